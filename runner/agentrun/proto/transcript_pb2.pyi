@@ -1,0 +1,140 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FINISH_REASON_UNSPECIFIED: _ClassVar[FinishReason]
+    FINISH_REASON_STOP: _ClassVar[FinishReason]
+    FINISH_REASON_TOOL_CALLS: _ClassVar[FinishReason]
+    FINISH_REASON_LENGTH: _ClassVar[FinishReason]
+    FINISH_REASON_CONTENT_FILTER: _ClassVar[FinishReason]
+    FINISH_REASON_REFUSAL: _ClassVar[FinishReason]
+    FINISH_REASON_PAUSE: _ClassVar[FinishReason]
+    FINISH_REASON_OTHER: _ClassVar[FinishReason]
+
+class ToolOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TOOL_OUTCOME_UNSPECIFIED: _ClassVar[ToolOutcome]
+    TOOL_OUTCOME_OK: _ClassVar[ToolOutcome]
+    TOOL_OUTCOME_ERROR: _ClassVar[ToolOutcome]
+    TOOL_OUTCOME_TIMED_OUT: _ClassVar[ToolOutcome]
+    TOOL_OUTCOME_UNKNOWN: _ClassVar[ToolOutcome]
+    TOOL_OUTCOME_NOT_RUN: _ClassVar[ToolOutcome]
+    TOOL_OUTCOME_DENIED: _ClassVar[ToolOutcome]
+FINISH_REASON_UNSPECIFIED: FinishReason
+FINISH_REASON_STOP: FinishReason
+FINISH_REASON_TOOL_CALLS: FinishReason
+FINISH_REASON_LENGTH: FinishReason
+FINISH_REASON_CONTENT_FILTER: FinishReason
+FINISH_REASON_REFUSAL: FinishReason
+FINISH_REASON_PAUSE: FinishReason
+FINISH_REASON_OTHER: FinishReason
+TOOL_OUTCOME_UNSPECIFIED: ToolOutcome
+TOOL_OUTCOME_OK: ToolOutcome
+TOOL_OUTCOME_ERROR: ToolOutcome
+TOOL_OUTCOME_TIMED_OUT: ToolOutcome
+TOOL_OUTCOME_UNKNOWN: ToolOutcome
+TOOL_OUTCOME_NOT_RUN: ToolOutcome
+TOOL_OUTCOME_DENIED: ToolOutcome
+
+class UserMessage(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
+
+class AssistantTurn(_message.Message):
+    __slots__ = ("parts", "finish", "finish_raw", "model", "provider", "truncated", "response_id")
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    FINISH_FIELD_NUMBER: _ClassVar[int]
+    FINISH_RAW_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    TRUNCATED_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_ID_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[Part]
+    finish: FinishReason
+    finish_raw: str
+    model: str
+    provider: str
+    truncated: bool
+    response_id: str
+    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., finish: _Optional[_Union[FinishReason, str]] = ..., finish_raw: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., truncated: _Optional[bool] = ..., response_id: _Optional[str] = ...) -> None: ...
+
+class Part(_message.Message):
+    __slots__ = ("text", "thinking", "tool_call", "opaque", "provider_details")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    THINKING_FIELD_NUMBER: _ClassVar[int]
+    TOOL_CALL_FIELD_NUMBER: _ClassVar[int]
+    OPAQUE_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_DETAILS_FIELD_NUMBER: _ClassVar[int]
+    text: TextPart
+    thinking: ThinkingPart
+    tool_call: ToolCallPart
+    opaque: OpaquePart
+    provider_details: str
+    def __init__(self, text: _Optional[_Union[TextPart, _Mapping]] = ..., thinking: _Optional[_Union[ThinkingPart, _Mapping]] = ..., tool_call: _Optional[_Union[ToolCallPart, _Mapping]] = ..., opaque: _Optional[_Union[OpaquePart, _Mapping]] = ..., provider_details: _Optional[str] = ...) -> None: ...
+
+class TextPart(_message.Message):
+    __slots__ = ("text", "id")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    id: str
+    def __init__(self, text: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
+
+class ThinkingPart(_message.Message):
+    __slots__ = ("text", "signature", "id", "redacted")
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REDACTED_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    signature: str
+    id: str
+    redacted: bool
+    def __init__(self, text: _Optional[str] = ..., signature: _Optional[str] = ..., id: _Optional[str] = ..., redacted: _Optional[bool] = ...) -> None: ...
+
+class ToolCallPart(_message.Message):
+    __slots__ = ("wire_id", "name", "arguments", "id")
+    WIRE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    wire_id: str
+    name: str
+    arguments: str
+    id: str
+    def __init__(self, wire_id: _Optional[str] = ..., name: _Optional[str] = ..., arguments: _Optional[str] = ..., id: _Optional[str] = ...) -> None: ...
+
+class OpaquePart(_message.Message):
+    __slots__ = ("provider", "kind", "json")
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    provider: str
+    kind: str
+    json: str
+    def __init__(self, provider: _Optional[str] = ..., kind: _Optional[str] = ..., json: _Optional[str] = ...) -> None: ...
+
+class ToolResult(_message.Message):
+    __slots__ = ("name", "content", "outcome")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    content: str
+    outcome: ToolOutcome
+    def __init__(self, name: _Optional[str] = ..., content: _Optional[str] = ..., outcome: _Optional[_Union[ToolOutcome, str]] = ...) -> None: ...
+
+class RunResult(_message.Message):
+    __slots__ = ("text",)
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    text: str
+    def __init__(self, text: _Optional[str] = ...) -> None: ...
