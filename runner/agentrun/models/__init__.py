@@ -1,0 +1,61 @@
+"""Model providers behind one seam.
+
+The agent loop calls `build_model` once a process for each model that a manifest
+names, and `request` on what it gets. Importing this package loads no provider's
+library: those cost most of a second, and a scripted run needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentrun.models.base import (
+    Message,
+    Model,
+    ModelError,
+    ModelRequest,
+    ModelResponse,
+    ModelSetupError,
+    ToolDefinition,
+    Usage,
+)
+from agentrun.models.estimate import estimate_tokens
+from agentrun.models.scripted import ScriptedModel
+
+__all__ = [
+    "Message",
+    "Model",
+    "ModelError",
+    "ModelRequest",
+    "ModelResponse",
+    "ModelSetupError",
+    "ScriptedModel",
+    "ToolDefinition",
+    "Usage",
+    "build_model",
+    "estimate_tokens",
+]
+
+
+def build_model(
+    name: str,
+    *,
+    base_url: str | None = None,
+    api_key: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    script: Sequence[Mapping[str, Any]] | None = None,
+) -> Model:
+    """The model that a manifest names `provider:model`, ready for requests.
+
+    Providers: `openai` (chat completions; with `base_url` any server that speaks
+    them), `openai-responses`, `anthropic`, `google`, and `scripted`, which plays
+    `script`. Without `api_key` the provider's usual environment variable counts.
+    Raises ModelSetupError, in one line, for whatever is missing.
+    """
+    provider, _, _model = name.partition(":")
+    if provider == "scripted":
+        if script is None:
+            raise ModelSetupError(f"model {name!r} needs script.turns")
+        return ScriptedModel(script, name=name)
+    raise ModelSetupError(f"model {name!r}: unknown provider {provider!r}")

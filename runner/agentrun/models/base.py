@@ -106,6 +106,10 @@ class ModelError(Exception):
         self.usage = usage or Usage()
 
 
+class ModelSetupError(Exception):
+    """A model that cannot be built: an unknown provider, a missing package, key or script. One line."""
+
+
 class Model(Protocol):
     """One model of one provider."""
 
