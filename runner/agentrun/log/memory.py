@@ -1,8 +1,8 @@
 """The store in memory: for tests, the simulator, and programs that need no durability.
 
 It keeps the same contract as Postgres. Every method runs without an await in its
-middle, so that each is one atomic statement; `apply_*` faults are the simulator's
-business, which wraps this class.
+middle, so that each is one atomic statement. Faults are the simulator's business,
+which wraps this class.
 """
 
 from __future__ import annotations
@@ -174,9 +174,9 @@ class MemoryStore:
     async def connect(self) -> Token:
         return Token(serial=self._serial, server=self._db.server)
 
-    def reconnect(self) -> None:
-        """The connection for appends is another one from now on."""
-        self._serial += 1
+    def give_up(self, token: Token) -> None:
+        if token.serial == self._serial:
+            self._serial += 1
 
     async def insert_row(self, row: LogRow, token: Token) -> bool:
         self._check(token)

@@ -187,7 +187,13 @@ class LogStore(Protocol):
     # --- the log --------------------------------------------------------------
 
     async def connect(self) -> Token:
-        """Makes sure that there is a connection for appends, and names it."""
+        """Makes sure that there is a connection for appends, and names it.
+
+        Where its server is another one than the side connection's, that one is given up."""
+
+    def give_up(self, token: Token) -> None:
+        """Gives up the connection of `token`, if it is still the one in use: the next
+        `connect` makes another, with another token."""
 
     async def insert_row(self, row: LogRow, token: Token) -> bool:
         """Inserts the row if its place is free; True: inserted, False: not.

@@ -105,14 +105,16 @@ class Cost(_message.Message):
     def __init__(self, tokens_in: _Optional[int] = ..., tokens_out: _Optional[int] = ..., tokens_cached: _Optional[int] = ..., tokens_reasoning: _Optional[int] = ..., wall_ms: _Optional[int] = ..., retries: _Optional[int] = ..., turns: _Optional[int] = ..., estimated: _Optional[bool] = ...) -> None: ...
 
 class Error(_message.Message):
-    __slots__ = ("reason", "message", "retryable")
+    __slots__ = ("reason", "message", "retryable", "retry_in_ms")
     REASON_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRYABLE_FIELD_NUMBER: _ClassVar[int]
+    RETRY_IN_MS_FIELD_NUMBER: _ClassVar[int]
     reason: str
     message: str
     retryable: bool
-    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ...) -> None: ...
+    retry_in_ms: int
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., retry_in_ms: _Optional[int] = ...) -> None: ...
 
 class Final(_message.Message):
     __slots__ = ("outcome", "reason", "message")

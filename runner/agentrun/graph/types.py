@@ -1,0 +1,161 @@
+"""What a graph is made of: node kinds, what they get, what they give.
+
+Who uses it: everything that defines nodes (the agent loop, people's programs). A
+node kind is a function from a `NodeContext` to a `NodeResult`; the executor calls
+it, records the result, and runs the successors that it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+from uuid import UUID
+
+from agentrun.proto import log_pb2 as pb
+
+PROTOBUF, JSON, TEXT = "application/x-protobuf", "application/json", "text/plain"
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spawned:
+    """A successor. `name` is unique in its graph and the same after every replay;
+    without one it is the spawning node's and an ordinal. `parents` are names of
+    nodes of the same graph; none: the spawning node."""
+
+    kind: str
+    input: bytes = b""
+    media_type: str = PROTOBUF
+    name: str = ""
+    parents: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usage:
+    """What a node has used beside time. Tokens as in `agentrun.v1.Cost`."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    tokens_cached: int = 0
+    tokens_reasoning: int = 0
+    turns: int = 0
+    estimated: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeResult:
+    """What a node produced. `final` ends the run with this record."""
+
+    output: bytes = b""
+    media_type: str = PROTOBUF
+    spawned: Sequence[Spawned] = ()
+    usage: Usage = field(default_factory=Usage)
+    final: pb.Final | None = None
+    consumed: Sequence[str] = ()
+
+
+class NodeContext(Protocol):
+    """What a node is given."""
+
+    run_id: UUID
+    node_id: str
+    """The node's id in the log: the ids of the graphs around it, then its name."""
+    name: str
+    input: bytes
+    try_number: int
+    """1 for the first try."""
+    interrupted: bool
+    """An intent of an earlier try stands, and its outcome is not known."""
+
+    async def output(self, name: str) -> bytes:
+        """The output of a finished node of the same graph."""
+
+    def outputs(self, kind: str) -> Sequence[str]:
+        """Names of the finished nodes of a kind in the same graph, in the order of the log."""
+
+    async def reserve(self, tokens: int) -> None:
+        """Waits until a call of at most so many tokens fits the budget."""
+
+    async def confirm(self) -> None:
+        """Returns when this process may call out. Await it as the last step before each call."""
+
+    async def intend(self) -> None:
+        """Makes durable that a call is about to be made; once a try."""
+
+    async def subgraph(self, root: Spawned) -> bytes:
+        """Runs a graph of its own below this node, to its end; its last output."""
+
+
+Handler = Callable[[NodeContext], Awaitable[NodeResult]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeKind:
+    """How to run nodes of a kind. `free`: costs nothing, and runs whatever the budget
+    says. `turn`: counts as a model turn. `timeout_seconds`: 0: none."""
+
+    name: str
+    run: Handler
+    free: bool = False
+    turn: bool = False
+    timeout_seconds: float = 0.0
+
+
+class NodeError(Exception):
+    """A try that failed. `usage` is what it has cost all the same.
+
+    Retryable: another try is drawn from the run's one budget, after at least
+    `retry_after_seconds`. Not retryable: the run ends as Failed with `reason`.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        message: str,
+        *,
+        retryable: bool,
+        retry_after_seconds: float | None = None,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+        self.retryable = retryable
+        self.retry_after_seconds = retry_after_seconds
+        self.usage = usage or Usage()
+
+
+class LimitReached(Exception):
+    """A limit of the budget stands in the way of a launch. `limit` names it, `message` has figures."""
+
+    def __init__(self, limit: str, message: str) -> None:
+        super().__init__(message)
+        self.limit = limit
+        self.message = message
+
+
+class NotLaunched(Exception):
+    """The executor stops launching; the node was not begun, and runs after a resume."""
+
+
+def scope_of(node_id: str) -> str:
+    """The ids of the graphs around a node, with the last "/": "" for a node of the run itself."""
+    return node_id[: node_id.rfind("/") + 1]
+
+
+def to_spawn(spawned: Spawned, spawner: str, ordinal: int) -> pb.Spawn:
+    """The record's form of a successor of node `spawner`; ValueError for a bad name."""
+    scope = scope_of(spawner)
+    name = spawned.name or f"{spawner[len(scope) :]}.{ordinal}"
+    for part in (name, *spawned.parents):
+        if not _NAME.fullmatch(part):
+            raise ValueError(f"{part!r} is no node name: letters, digits, '_', '.' and '-', at most 128")
+    return pb.Spawn(
+        id=scope + name,
+        kind=spawned.kind,
+        input=pb.Payload(inline=spawned.input, media_type=spawned.media_type),
+        parents=[scope + parent for parent in spawned.parents] or [spawner],
+    )

@@ -1,0 +1,155 @@
+"""One run's log in the hands of the process that claimed it.
+
+Who calls: the graph's executor. `append` returns when the record is durable;
+`confirm` returns when a call to the outside may be launched; both raise `Fenced`
+when the run is somebody else's, and from then on nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from uuid import UUID
+
+from agentrun.log.appender import Appender, retried
+from agentrun.log.blobs import BlobStore
+from agentrun.log.errors import CorruptLog, Fenced, StoreUnavailable
+from agentrun.log.replay import FORMAT, History, decode
+from agentrun.log.store import LogRow, Look
+from agentrun.log.tail import FRESH_SECONDS_MAX, Tail
+from agentrun.proto import log_pb2 as pb
+
+INLINE_BYTES_MAX = 8 * 1024
+"""A payload over this goes to the blob store, and the record holds where it is."""
+
+LOOK_SECONDS = 10.0
+"""How often a process looks at the epoch, whatever it appends; the bound is 30 s."""
+
+
+T = TypeVar("T")
+
+
+class RunLog:
+    """Made by `claim`. `history` is the fold of all that is acknowledged."""
+
+    def __init__(
+        self,
+        *,
+        appender: Appender,
+        blobs: BlobStore,
+        history: History,
+        epoch: int,
+        attempt: int,
+        writer: bytes,
+        own: LogRow,
+    ) -> None:
+        self.run_id: UUID = history.run_id
+        self.history = history
+        self.epoch = epoch
+        self.attempt = attempt
+        self.writer = writer
+        self.clock = appender.clock
+        self.store = appender.store
+        self.on_look: Callable[[Look], None] = lambda look: None
+        self._appender = appender
+        self._blobs = blobs
+        self._tail = Tail(
+            self.run_id, epoch=epoch, attempt=attempt, head=history.head, on_ack=self._acknowledged
+        )
+        self._tail.retain(own)
+
+    # --- writing
+
+    async def append(self, record: pb.NodeRecord) -> None:
+        """Makes the record durable: its blobs first, then itself; stamps who wrote it.
+
+        A cancelled append may still become durable: its place in the log is taken.
+        """
+        await self._store_blobs(record)
+        record.format = FORMAT
+        record.attempt = self.attempt
+        record.epoch = self.epoch
+        record.writer = self.writer
+        future = self._tail.push(record.SerializeToString(), final=record.HasField("final"))
+        self._appender.submit(self._tail)
+        await future
+
+    def _acknowledged(self, row: LogRow) -> None:
+        self.history.fold(row.seq, decode(self.run_id, row.seq, row.record))
+
+    async def _store_blobs(self, record: pb.NodeRecord) -> None:
+        for payload in (record.output, *(spawn.input for spawn in record.spawned)):
+            if len(payload.inline) > INLINE_BYTES_MAX:
+                data = payload.inline
+                ref = await self._retried(lambda data=data: self._blobs.put(self.run_id, data))  # type: ignore[misc]
+                payload.blob.CopyFrom(ref)
+
+    # --- reading
+
+    async def payload(self, payload: pb.Payload) -> bytes:
+        """The bytes of a payload, from wherever they are."""
+        if payload.WhichOneof("where") != "blob":
+            return payload.inline
+        return await self._retried(lambda: self._blobs.get(self.run_id, payload.blob))
+
+    # --- the fence
+
+    @property
+    def fenced(self) -> bool:
+        """True: stop at once."""
+        return self._tail.broken is not None
+
+    def fresh(self) -> bool:
+        """True: a confirmation was sent at most FRESH_SECONDS_MAX ago. Says nothing about later."""
+        return self.clock.monotonic() - self._tail.confirmed_at <= FRESH_SECONDS_MAX
+
+    async def confirm(self) -> None:
+        """Returns when the confirmation is fresh; await it as the last step before a call."""
+        while True:
+            if self._tail.broken is not None:
+                raise self._tail.broken
+            if self.fresh():
+                return
+            await self.look()
+
+    async def look(self) -> Look:
+        """Looks at the epoch, the levels and the head; Fenced where the run is not ours."""
+        look = await self._retried(self._look)
+        self.on_look(look)
+        return look
+
+    async def _look(self) -> Look:
+        sent_at = self.clock.monotonic()
+        look = await self.store.look(self.run_id, attempt=self.attempt)
+        if why := self._tail.refusal(look):
+            self._tail.break_off(Fenced(self.run_id, why))
+        if self._tail.broken is not None:
+            raise self._tail.broken
+        assert look is not None
+        if look.head < self._tail.acked:
+            # A failover lost records. They go in again before anything is launched.
+            self._tail.token = None
+            self._appender.submit(self._tail)
+            raise StoreUnavailable("the store has lost records; appending them again")
+        self._tail.confirm(sent_at)
+        return look
+
+    async def watch(self) -> None:
+        """Looks every LOOK_SECONDS until cancelled or fenced (raises)."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.look()
+
+    async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await retried(call, self.clock, self._appender.outage_seconds_max)
+
+
+def check_kinds(history: History, known: frozenset[str]) -> None:
+    """CorruptLog, by name, where the log holds a kind that this build cannot run."""
+    for record in history.done.values():
+        if record.kind not in known:
+            raise CorruptLog(history.run_id, 0, f"node {record.id!r} is of the unknown kind {record.kind!r}")
+    for spawn in history.spawned.values():
+        if spawn.kind not in known:
+            raise CorruptLog(history.run_id, 0, f"node {spawn.id!r} is of the unknown kind {spawn.kind!r}")
