@@ -1,0 +1,171 @@
+"""The tools that a manifest gives to an agent.
+
+Used by `agent`; the runner turns each `ToolSpec` into a tool. Invariants: an
+entry is of exactly one kind, and a tool counts as unsafe to repeat unless its
+entry says otherwise. Further kinds become further optional fields.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from agentrun.spec.base import (
+    HEADER_NAME,
+    VALUE_CHARACTERS_MAX,
+    Description,
+    Entrypoint,
+    Int,
+    ManifestModel,
+    ObjectSchema,
+    SecretSource,
+    Str,
+    ToolName,
+    Url,
+)
+from agentrun.spec.errors import Path, RuleError
+
+TOOL_KINDS = ("python", "http", "agent")
+
+
+class Effect(StrEnum):
+    """What a call does to the world, and so whether it may be repeated."""
+
+    READ_ONLY = "read_only"
+    IDEMPOTENT = "idempotent"
+    UNSAFE = "unsafe"
+
+
+class OnUnknown(StrEnum):
+    """What to do when an unsafe call was started and its result never came."""
+
+    REPORT = "Report"
+    RETRY = "Retry"
+
+
+class HttpArguments(StrEnum):
+    """Where the arguments of a call go."""
+
+    BODY = "Body"
+    QUERY = "Query"
+
+
+class PythonTool(ManifestModel):
+    """A function of the runner's image."""
+
+    entrypoint: Entrypoint = Field(description="The function, as package.module:function.")
+
+
+def _check_header_value(value: str) -> str:
+    if any(ord(c) < 32 or ord(c) == 127 for c in value.replace("\t", " ")):
+        raise ValueError("must be one line without control characters")
+    return value
+
+
+class HttpHeader(ManifestModel):
+    """One header of each request: a plain value, or one from a Secret."""
+
+    name: Annotated[Str, Field(min_length=1, max_length=256, pattern=HEADER_NAME)] = Field(
+        description="Name of the header."
+    )
+    value: (
+        Annotated[Str, Field(max_length=VALUE_CHARACTERS_MAX), AfterValidator(_check_header_value)] | None
+    ) = Field(default=None, description="Value, for what is no secret.")
+    value_from: SecretSource | None = Field(default=None, description="The Secret that holds the value.")
+
+    @model_validator(mode="after")
+    def _one_value(self) -> HttpHeader:
+        if (self.value is None) == (self.value_from is None):
+            raise ValueError("must have exactly one of value and valueFrom")
+        return self
+
+
+class HttpTool(ManifestModel):
+    """An HTTP endpoint: one request a call."""
+
+    url: Url = Field(description="The endpoint, http or https, without credentials.")
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = Field(
+        default="POST", description="GET, POST, PUT, PATCH or DELETE. Default POST."
+    )
+    headers: Annotated[tuple[HttpHeader, ...], Field(max_length=64)] = Field(
+        default=(), description="Headers of each request."
+    )
+    arguments: HttpArguments = Field(
+        default=HttpArguments.BODY,
+        description="Body sends the arguments as a JSON body, Query as query parameters. Default Body.",
+    )
+
+    @model_validator(mode="after")
+    def _method_takes_arguments(self) -> HttpTool:
+        if self.method == "GET" and self.arguments is HttpArguments.BODY:
+            raise ValueError("a GET request has no body: set arguments to Query, or another method")
+        return self
+
+
+class ToolSpec(ManifestModel):
+    """One tool. Exactly one of python, http and agent says of what kind it is."""
+
+    name: ToolName | None = Field(
+        default=None,
+        description="What the model calls it. Needed, but for a sub-agent, whose own name is the default.",
+    )
+    description: Description | None = Field(
+        default=None,
+        description="What it does, for the model. Needed for http; defaults to the function's docstring or "
+        "the sub-agent's description.",
+    )
+    python: PythonTool | None = Field(default=None, description="A Python function of the runner's image.")
+    http: HttpTool | None = Field(default=None, description="An HTTP endpoint.")
+    agent: ToolName | None = Field(default=None, description="Name of a sub-agent in spec.agents.")
+    parameters: ObjectSchema | None = Field(
+        default=None,
+        description="JSON schema (type object) of the arguments. Needed for http; for python it defaults to "
+        "the function's signature; a sub-agent has none.",
+    )
+    effect: Effect = Field(
+        default=Effect.UNSAFE,
+        description="read_only and idempotent calls may be repeated, unsafe ones not. Default unsafe.",
+    )
+    on_unknown: OnUnknown = Field(
+        default=OnUnknown.REPORT,
+        description="For an unsafe call whose result never came: Report tells the model that its outcome is "
+        "unknown, Retry calls again. Default Report.",
+    )
+    timeout_seconds: Annotated[Int, Field(ge=1, le=86400)] = Field(
+        default=60,
+        description="Longest time that one call may take, in seconds. Default 60; a sub-agent has none, the "
+        "budget bounds it.",
+    )
+
+    @property
+    def tool_name(self) -> str:
+        """The name that the model sees: its own, or the sub-agent's."""
+        return self.name or self.agent or ""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ToolSpec:
+        kinds = [kind for kind in TOOL_KINDS if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            has = f"has {' and '.join(kinds)}" if kinds else "has none"
+            raise ValueError(f"must have exactly one of {', '.join(TOOL_KINDS)}; it {has}")
+        if found := list(self._kind_problems(kinds[0])):
+            raise RuleError(found)
+        return self
+
+    def _kind_problems(self, kind: str) -> list[tuple[Path, str]]:
+        if kind == "agent":
+            meaningless = {"parameters": "parameters", "effect": "effect", "on_unknown": "onUnknown"}
+            meaningless["timeout_seconds"] = "timeoutSeconds"
+            return [
+                ((alias,), "has no meaning for a sub-agent; remove it")
+                for field, alias in meaningless.items()
+                if field in self.model_fields_set
+            ]
+        needed = ("name",) if kind == "python" else ("name", "description", "parameters")
+        return [
+            ((field,), f"is required for a tool of kind {kind}")
+            for field in needed
+            if not getattr(self, field)
+        ]
