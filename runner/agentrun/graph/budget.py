@@ -8,7 +8,9 @@ lives here and dies with the process.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agentrun.graph.types import LimitReached
 from agentrun.log.replay import Totals
@@ -26,41 +28,71 @@ class Limits:
     """When one is reached: pause the run (True) or fail it."""
 
 
+def limits_of(budget: Mapping[str, Any]) -> Limits:
+    """Limits in the manifest's form (tokens, wallSeconds, turns, retries, onExceeded)."""
+    return Limits(
+        tokens=budget.get("tokens") or 0,
+        wall_seconds=budget.get("wallSeconds") or 0,
+        turns=budget.get("turns") or 0,
+        retries=budget["retries"] if budget.get("retries") is not None else Limits.retries,
+        pause=budget.get("onExceeded", "Pause") == "Pause",
+    )
+
+
 class Budget:
     """`totals` are those of the folded log, which grow as records are acknowledged."""
 
     def __init__(self, limits: Limits, totals: Totals) -> None:
         self.limits = limits
         self.totals = totals
-        self.turns_in_flight = 0
-        self.retries_in_flight = 0
+        self._turns: set[str] = set()
+        self._retries: set[str] = set()
         self._reserved: dict[str, int] = {}
-        self._changed = asyncio.Condition()
+        self._waiting: list[asyncio.Future[None]] = []
         self._closed: Exception | None = None
 
-    def check(self, *, turn: bool, retry: bool, busy_seconds: float) -> None:
-        """LimitReached where a launch would go over a limit.
+    def begin(self, node_id: str, *, turn: bool, retry: bool, free: bool, busy_seconds: float) -> None:
+        """A try is launched; LimitReached where it would go over a limit.
 
         `busy_seconds`: time that nodes in flight have run and that is in no record yet.
         """
+        if not free:
+            self._check(turn=turn, retry=retry, busy_seconds=busy_seconds)
+        if turn:
+            self._turns.add(node_id)
+        if retry:
+            self._retries.add(node_id)
+
+    def settle(self, node_id: str) -> None:
+        """What the node's try used is in the totals, or it used nothing. Safe to repeat."""
+        self._turns.discard(node_id)
+        self._retries.discard(node_id)
+        if self._reserved.pop(node_id, None) is not None:
+            self._wake()
+
+    def _check(self, *, turn: bool, retry: bool, busy_seconds: float) -> None:
         limits, totals = self.limits, self.totals
         if limits.tokens and totals.tokens >= limits.tokens:
             raise LimitReached("tokens", f"{totals.tokens} of {limits.tokens} tokens are used")
         wall = totals.wall_seconds + busy_seconds
         if limits.wall_seconds and wall >= limits.wall_seconds:
             raise LimitReached("wallSeconds", f"{wall:.1f} of {limits.wall_seconds:g} seconds are used")
-        if turn and limits.turns and totals.turns + self.turns_in_flight >= limits.turns:
+        if turn and limits.turns and totals.turns + len(self._turns) >= limits.turns:
             raise LimitReached("turns", f"{totals.turns} of {limits.turns} turns are used")
-        retries = totals.retries + self.retries_in_flight + (1 if retry else 0)
-        if retries > limits.retries:
+        if totals.retries + len(self._retries) + (1 if retry else 0) > limits.retries:
             raise LimitReached("retries", f"{totals.retries} of {limits.retries} retries are used")
+
+    def retry_left(self) -> bool:
+        """One more try may be drawn."""
+        return self.totals.retries + len(self._retries) < self.limits.retries
 
     async def reserve(self, node_id: str, tokens: int) -> None:
         """Waits until `tokens` fit, or until nothing else is in flight; LimitReached where none are left."""
-        async with self._changed:
-            while not self._fits(tokens):
-                await self._changed.wait()
-            self._reserved[node_id] = tokens
+        while not self._fits(tokens):
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.append(future)
+            await future
+        self._reserved[node_id] = tokens
 
     def _fits(self, tokens: int) -> bool:
         if self._closed is not None:
@@ -72,21 +104,18 @@ class Budget:
             raise LimitReached("tokens", f"{used} of {limit} tokens are used")
         return not self._reserved or used + sum(self._reserved.values()) + tokens <= limit
 
-    async def release(self, node_id: str) -> None:
-        """The node's call is over, and what it used is in the totals."""
-        if self._reserved.pop(node_id, None) is not None:
-            await self._wake()
-
-    async def set_limits(self, limits: Limits) -> None:
+    def set_limits(self, limits: Limits) -> None:
         """From now on."""
         self.limits = limits
-        await self._wake()
+        self._wake()
 
-    async def close(self, error: Exception) -> None:
+    def close(self, error: Exception) -> None:
         """Whoever waits to reserve, and whoever comes, gets `error`."""
-        self._closed = error
-        await self._wake()
+        self._closed = self._closed or error
+        self._wake()
 
-    async def _wake(self) -> None:
-        async with self._changed:
-            self._changed.notify_all()
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)

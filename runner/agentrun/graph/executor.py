@@ -1,0 +1,342 @@
+"""Runs a graph that is discovered as it runs, from wherever its log stands.
+
+Who calls: whatever has claimed a run. What holds:
+- a node runs when its parents' records are acknowledged, and not before;
+- each node that finishes is recorded at once, however its siblings fare;
+- what is stopped (a drain, a limit, a cancel) is stopped at a node's boundary:
+  nothing new is launched, what is in flight finishes and is recorded;
+- fenced off, nothing further is launched or recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentrun.graph.budget import Budget, Limits
+from agentrun.graph.node import NodeRun, final_record, settle
+from agentrun.graph.scopes import Scopes
+from agentrun.graph.types import (
+    LimitReached,
+    NodeError,
+    NodeKind,
+    NodeResult,
+    NotLaunched,
+    Spawned,
+    scope_of,
+    to_spawn,
+)
+from agentrun.log.errors import LogError
+from agentrun.log.replay import FINALIZE
+from agentrun.log.runlog import RunLog, check_kinds
+from agentrun.proto import log_pb2 as pb
+
+Observer = Callable[[str, str, Mapping[str, Any]], None]
+"""Called as observer(event, node_id, fields); events: launched, finished, failed, stopping."""
+
+
+ABANDON_SECONDS_MAX = 2.0
+"""How long nodes that were cancelled may take to notice."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How `run` ended. `outcome` is UNSPECIFIED where the run goes on later (paused)."""
+
+    outcome: pb.Outcome
+    reason: str
+    message: str = ""
+
+    @property
+    def paused(self) -> bool:
+        """The run is not over."""
+        return self.outcome == pb.OUTCOME_UNSPECIFIED
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryWaits:
+    """Seconds before the next try: doubling from `first` to `last`, with jitter; never under Retry-After."""
+
+    first: float = 1.0
+    last: float = 60.0
+
+    def seconds(self, try_number: int, retry_after: float | None) -> float:
+        """The wait behind try `try_number`."""
+        wait = min(self.last, self.first * 2.0 ** min(try_number - 1, 20)) * random.uniform(0.75, 1.0)
+        return max(wait, retry_after or 0.0)
+
+
+class Executor:
+    """See the module's docstring. One `run` an object."""
+
+    def __init__(
+        self,
+        log: RunLog,
+        kinds: Mapping[str, NodeKind],
+        root: Spawned,
+        *,
+        limits: Limits | None = None,
+        concurrency: int = 16,
+        waits: RetryWaits | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        self.log = log
+        self.budget = Budget(limits or Limits(), log.history.totals)
+        self.running: dict[str, NodeRun] = {}
+        self._kinds = kinds
+        self._root = root
+        self._concurrency = concurrency
+        self._waits = waits or RetryWaits()
+        self._observe = observer or (lambda event, node, fields: None)
+        self._ready: deque[pb.Spawn] = deque()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._scopes = Scopes(log.history, self._make_ready)
+        self._stop: Outcome | None = None
+        self._ending = False
+        self._error: Exception | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+
+    # --- what others may ask
+
+    def pause(self, reason: str, message: str = "", *, within_seconds: float | None = None) -> None:
+        """Stops launching; `run` returns when what is in flight is recorded, or given up
+        after `within_seconds` (it was never recorded then, and runs again)."""
+        self._halt(Outcome(outcome=pb.OUTCOME_UNSPECIFIED, reason=reason, message=message))
+        if within_seconds is not None:
+            self._give_up_within(within_seconds)
+
+    def cancel(self, message: str = "", *, at_once: bool = False) -> None:
+        """Ends the run as Cancelled: when what is in flight is recorded, or at once."""
+        self._halt(Outcome(outcome=pb.OUTCOME_CANCELLED, reason="Cancelled", message=message))
+        if at_once:
+            self._give_up_within(0)
+
+    def stop_for(self, error: Exception) -> None:
+        """Stops at once and has `run` raise `error`."""
+        self._error = self._error or error
+        self._changed.set()
+
+    def _halt(self, stop: Outcome) -> None:
+        if self._stop is None or (self._stop.paused and not stop.paused):
+            self._stop = stop
+            self._observe("stopping", "", {"reason": stop.reason, "message": stop.message})
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self.budget.close(NotLaunched())
+        self._changed.set()
+
+    def _give_up_within(self, seconds: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(max(0.0, seconds), self._give_up)
+
+    def _give_up(self) -> None:
+        for task in self._tasks.values():
+            task.cancel()
+
+    # --- the loop
+
+    async def run(self) -> Outcome:
+        """Runs to the end or to a stop. Raises Fenced, CorruptLog, StoreUnavailable."""
+        check_kinds(self.log.history, frozenset(self._kinds) | {FINALIZE})
+        self._scopes.open("", to_spawn(self._root, "", 0))
+        if (failure := self._scopes.failing("")) is not None:
+            self._fail(failure.reason, failure.message)
+        try:
+            while not self._settled():
+                await self._changed.wait()
+                self._changed.clear()
+        finally:
+            await self._abandon()
+        if self._error is not None:
+            raise self._error
+        return await self._end()
+
+    def _settled(self) -> bool:
+        """Launches what may be launched; True when nothing is left to wait for."""
+        self._launch()
+        if self._error is not None:
+            return True
+        active = len(self._tasks) - self._scopes.waiting
+        return active == 0 and not self._timers and (self._stop is not None or not self._ready)
+
+    def _launch(self) -> None:
+        while self._ready and self._stop is None and not self._ending and self._error is None:
+            if len(self._tasks) - self._scopes.waiting >= self._concurrency:
+                return
+            spawn = self._ready.popleft()
+            kind = self._kinds[spawn.kind]
+            busy = max((node.busy_seconds for node in self.running.values()), default=0.0)
+            again = spawn.id in self.log.history.tries
+            try:
+                self.budget.begin(spawn.id, turn=kind.turn, retry=again, free=kind.free, busy_seconds=busy)
+            except LimitReached as limit:
+                self._limit_reached(limit)
+            else:
+                loop = asyncio.get_running_loop()
+                self._tasks[spawn.id] = loop.create_task(self._try(spawn, kind), name=spawn.id)
+
+    def _limit_reached(self, limit: LimitReached) -> None:
+        outcome = pb.OUTCOME_UNSPECIFIED if self.budget.limits.pause else pb.OUTCOME_FAILED
+        message = f"budget.{limit.limit}: {limit.message}"
+        self._halt(Outcome(outcome=outcome, reason="BudgetExceeded", message=message))
+
+    def _fail(self, reason: str, message: str) -> None:
+        self._halt(Outcome(outcome=pb.OUTCOME_FAILED, reason=reason, message=message))
+
+    def _make_ready(self, spawn: pb.Spawn) -> None:
+        """Now, or when the wait that the log says is over."""
+        last = self.log.history.last_try.get(spawn.id)
+        wait = 0.0
+        if last is not None:
+            due_us = last.finished_us + last.error.retry_in_ms * 1000
+            wait = min((due_us - self.log.clock.wall_us()) / 1e6, last.error.retry_in_ms / 1e3)
+        self._later(spawn, wait)
+
+    def _later(self, spawn: pb.Spawn, wait_seconds: float) -> None:
+        if wait_seconds <= 0:
+            self._ready.append(spawn)
+        elif self._stop is None:
+            loop = asyncio.get_running_loop()
+            self._timers[spawn.id] = loop.call_later(wait_seconds, self._due, spawn)
+
+    def _due(self, spawn: pb.Spawn) -> None:
+        del self._timers[spawn.id]
+        self._ready.append(spawn)
+        self._changed.set()
+
+    # --- one try
+
+    async def _try(self, spawn: pb.Spawn, kind: NodeKind) -> None:
+        try:
+            node = NodeRun(self, spawn, kind, await self.log.payload(spawn.input))
+            self.running[spawn.id] = node
+            await self._conclude(node, await settle(node))
+        except LimitReached as limit:
+            self._limit_reached(limit)
+        except NotLaunched:
+            pass
+        except LogError as error:
+            self.stop_for(error)
+        finally:
+            self.running.pop(spawn.id, None)
+            self._tasks.pop(spawn.id, None)
+            self.budget.settle(spawn.id)
+            self._close_scope(spawn.id + "/")
+            self._scopes.ended(spawn.id, self._tasks)
+            self._changed.set()
+
+    async def _conclude(self, node: NodeRun, result: NodeResult | NodeError) -> None:
+        if isinstance(result, NodeResult):
+            try:
+                record = node.result_record(result)
+            except NodeError as error:
+                result = error
+            else:
+                await self._record(node, record)
+                return
+        await self._failed(node, result)
+
+    async def _record(self, node: NodeRun, record: pb.NodeRecord) -> None:
+        if record.HasField("final"):
+            await self._alone(node)
+        await self.log.append(record)
+        self.budget.settle(node.node_id)
+        self._scopes.finished(record)
+        self._observe("finished", record.id, {"record": record})
+
+    async def _alone(self, node: NodeRun) -> None:
+        """A final record waits for the siblings in flight: none of their results is lost."""
+        self._ending = True
+        others = [task for id_, task in self._tasks.items() if id_ != node.node_id]
+        if others:
+            await asyncio.wait(others)
+        if self._error is not None:
+            raise NotLaunched
+
+    async def _failed(self, node: NodeRun, error: NodeError) -> None:
+        wait = self._waits.seconds(node.try_number, error.retry_after_seconds) if error.retryable else 0.0
+        record = node.try_record(error, wait)
+        await self.log.append(record)
+        self.budget.settle(node.node_id)
+        self._observe("failed", node.node_id, {"record": record})
+        if error.retryable and self.budget.retry_left():
+            self._later(node.spawn, wait)
+        elif error.retryable:
+            used = f"{self.budget.totals.retries} of {self.budget.limits.retries} retries are used"
+            self._limit_reached(LimitReached("retries", f"{used}; {node.node_id}: {error}"))
+        else:
+            self._scopes.failed(node.node_id, error)
+            if not node.scope:
+                self._fail(error.reason, f"{node.node_id}: {error.message}")
+
+    # --- graphs within graphs
+
+    def launched(self, node: NodeRun) -> None:
+        self._observe("launched", node.node_id, {"kind": node.kind.name, "try": node.try_number})
+
+    async def run_subgraph(self, node_id: str, root: Spawned) -> bytes:
+        scope = node_id + "/"
+        self._scopes.open(scope, to_spawn(root, scope, 0))
+        self._changed.set()
+        record = await self._scopes.result(scope)
+        return await self.log.payload(record.output)
+
+    def _close_scope(self, scope: str) -> None:
+        """Nothing below a node goes on without it."""
+        if not self._scopes.close(scope):
+            return
+        for id_, task in self._tasks.items():
+            if id_.startswith(scope):
+                task.cancel()
+        for id_ in [id_ for id_ in self._timers if id_.startswith(scope)]:
+            self._timers.pop(id_).cancel()
+        if any(spawn.id.startswith(scope) for spawn in self._ready):
+            self._ready = deque(spawn for spawn in self._ready if not spawn.id.startswith(scope))
+
+    # --- the end
+
+    async def _abandon(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._give_up()
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()), timeout=ABANDON_SECONDS_MAX)
+
+    async def _end(self) -> Outcome:
+        if (final := self.log.history.final) is not None:
+            return Outcome(
+                outcome=final.final.outcome, reason=final.final.reason, message=final.final.message
+            )
+        stop = self._stop or self._complete()
+        if not stop.paused:
+            record = final_record(
+                stop.outcome,
+                stop.reason,
+                stop.message,
+                epoch=self.log.epoch,
+                now_us=self.log.clock.wall_us(),
+            )
+            last = self._scopes.last("")
+            if stop.outcome == pb.OUTCOME_SUCCEEDED and last is not None:
+                record.output.CopyFrom(last.output)
+            await self.log.append(record)
+            self._observe("finished", record.id, {"record": record})
+        return stop
+
+    def _complete(self) -> Outcome:
+        """Nothing is left to run, and no node has ended the run."""
+        if self._scopes.unfinished(""):
+            stuck = [spawn.id for spawn in self.log.history.pending() if not scope_of(spawn.id)]
+            message = "waiting for parents that nothing spawns: " + ", ".join(stuck[:5])
+            return Outcome(outcome=pb.OUTCOME_FAILED, reason="Stuck", message=message)
+        return Outcome(outcome=pb.OUTCOME_SUCCEEDED, reason="Completed")

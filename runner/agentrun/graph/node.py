@@ -1,0 +1,208 @@
+"""One try of one node: from its launch to its record.
+
+Who calls: the executor, a task a try. What holds: the handler runs only behind a
+fresh confirmation; whatever comes of it, a result or a failed try, is in the log
+before anybody acts on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from agentrun.graph.budget import Budget
+from agentrun.graph.types import (
+    TEXT,
+    LimitReached,
+    NodeError,
+    NodeKind,
+    NodeResult,
+    NotLaunched,
+    Spawned,
+    Usage,
+    scope_of,
+    to_spawn,
+)
+from agentrun.log.errors import LogError
+from agentrun.log.replay import FINALIZE, INTENT, TRY
+from agentrun.log.runlog import RunLog
+from agentrun.log.text import safe_text
+from agentrun.proto import log_pb2 as pb
+
+ERROR_BYTES_MAX = 1024
+
+
+class Host(Protocol):
+    """What a node needs of its executor."""
+
+    log: RunLog
+    budget: Budget
+
+    async def run_subgraph(self, node_id: str, root: Spawned) -> bytes:
+        """See NodeContext.subgraph."""
+
+    def launched(self, node: NodeRun) -> None:
+        """The handler is called next."""
+
+
+class NodeRun:
+    """A try under way; what a handler gets as its `NodeContext`."""
+
+    def __init__(self, host: Host, spawn: pb.Spawn, kind: NodeKind, payload: bytes) -> None:
+        history = host.log.history
+        self.run_id = host.log.run_id
+        self.node_id = spawn.id
+        self.scope = scope_of(spawn.id)
+        self.name = spawn.id[len(self.scope) :]
+        self.spawn = spawn
+        self.kind = kind
+        self.input = payload
+        self.try_number = history.tries.get(spawn.id, 0) + 1
+        self.interrupted = spawn.id in history.intents
+        self._host = host
+        self._log = host.log
+        self._begin()
+
+    def _begin(self) -> None:
+        self._started = self._log.clock.monotonic()
+        self._started_us = self._log.clock.wall_us()
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long this try has run."""
+        return self._log.clock.monotonic() - self._started
+
+    # --- what a handler may ask (NodeContext)
+
+    async def output(self, name: str) -> bytes:
+        record = self._log.history.done.get(self.scope + name)
+        if record is None:
+            raise NodeError("NoSuchNode", f"node {self.scope + name!r} is not done", retryable=False)
+        return await self._log.payload(record.output)
+
+    def outputs(self, kind: str) -> Sequence[str]:
+        done = self._log.history.done
+        start = len(self.scope)
+        return [id_[start:] for id_, r in done.items() if r.kind == kind and scope_of(id_) == self.scope]
+
+    async def reserve(self, tokens: int) -> None:
+        await self._host.budget.reserve(self.node_id, tokens)
+        self._begin()  # waiting for room is not running
+
+    async def confirm(self) -> None:
+        await self._log.confirm()
+
+    async def intend(self) -> None:
+        suffix = "" if self.try_number == 1 else f"#{self.try_number}"
+        now = self._log.clock.wall_us()
+        await self._log.append(
+            pb.NodeRecord(
+                id=f"{self.node_id}{suffix}!intent",
+                parents=[self.node_id],
+                kind=INTENT,
+                started_us=now,
+                finished_us=now,
+            )
+        )
+
+    async def subgraph(self, root: Spawned) -> bytes:
+        return await self._host.run_subgraph(self.node_id, root)
+
+    # --- the try
+
+    async def handle(self) -> NodeResult:
+        """Calls the handler behind a fresh confirmation. Raises NodeError for a try that failed."""
+        await self._log.confirm()
+        self._begin()
+        self._host.launched(self)
+        try:
+            async with asyncio.timeout(self.kind.timeout_seconds or None) as bound:
+                return await self.kind.run(self)
+        except TimeoutError as error:
+            if not bound.expired():
+                raise _failed(error) from error
+            text = f"node {self.node_id} took longer than {self.kind.timeout_seconds:g} s"
+            raise NodeError("Timeout", text, retryable=True) from None
+
+    def result_record(self, result: NodeResult) -> pb.NodeRecord:
+        """What goes into the log for a result; NodeError where the result cannot be recorded."""
+        record = self._record(self.node_id, self.kind.name, result.usage)
+        record.parents.extend(self.spawn.parents)
+        record.output.CopyFrom(pb.Payload(inline=result.output, media_type=result.media_type))
+        record.consumed.extend(result.consumed)
+        if result.final is not None:
+            record.final.CopyFrom(result.final)
+        known = self._log.history.spawned
+        for ordinal, spawned in enumerate(result.spawned):
+            try:
+                spawn = to_spawn(spawned, self.node_id, ordinal)
+            except ValueError as error:
+                raise NodeError("InvalidGraph", str(error), retryable=False) from None
+            if spawn.id in known or any(spawn.id == other.id for other in record.spawned):
+                raise NodeError("InvalidGraph", f"node {spawn.id!r} is spawned twice", retryable=False)
+            record.spawned.append(spawn)
+        return record
+
+    def try_record(self, error: NodeError, retry_in_seconds: float) -> pb.NodeRecord:
+        """What goes into the log for a failed try."""
+        record = self._record(f"{self.node_id}#{self.try_number}", TRY, error.usage)
+        record.parents.append(self.node_id)
+        record.error.reason = error.reason
+        record.error.message = bounded(error.message)
+        record.error.retryable = error.retryable
+        record.error.retry_in_ms = int(retry_in_seconds * 1000)
+        return record
+
+    def _record(self, record_id: str, kind: str, usage: Usage) -> pb.NodeRecord:
+        cost = pb.Cost(
+            tokens_in=usage.tokens_in,
+            tokens_out=usage.tokens_out,
+            tokens_cached=usage.tokens_cached,
+            tokens_reasoning=usage.tokens_reasoning,
+            wall_ms=round(max(0.0, self.busy_seconds) * 1000),
+            retries=1 if self.try_number > 1 else 0,
+            turns=usage.turns,
+            estimated=usage.estimated,
+        )
+        finished = self._started_us + cost.wall_ms * 1000
+        return pb.NodeRecord(
+            id=record_id, kind=kind, cost=cost, started_us=self._started_us, finished_us=finished
+        )
+
+
+def _failed(error: Exception) -> NodeError:
+    """An exception that no handler should let through: its author's mistake, told by name."""
+    return NodeError("NodeFailed", f"{type(error).__name__}: {error}", retryable=False)
+
+
+async def settle(node: NodeRun) -> NodeResult | NodeError:
+    """The try's result or its failure; only what stops the whole process is raised."""
+    try:
+        return await node.handle()
+    except NodeError as error:
+        return error
+    except (LogError, LimitReached, NotLaunched):
+        raise
+    except Exception as error:
+        return _failed(error)
+
+
+def bounded(text: str) -> str:
+    """A text for an error field: safe, at most ERROR_BYTES_MAX bytes of UTF-8."""
+    data = safe_text(text).encode()
+    if len(data) <= ERROR_BYTES_MAX:
+        return data.decode()
+    return data[: ERROR_BYTES_MAX - 3].decode("utf-8", "ignore") + "…"
+
+
+def final_record(outcome: pb.Outcome, reason: str, message: str, *, epoch: int, now_us: int) -> pb.NodeRecord:
+    """The record that ends a run without a node of its graph saying so."""
+    return pb.NodeRecord(
+        id=f"end.{epoch}",
+        kind=FINALIZE,
+        output=pb.Payload(media_type=TEXT),
+        final=pb.Final(outcome=outcome, reason=reason, message=bounded(message)),
+        started_us=now_us,
+        finished_us=now_us,
+    )
