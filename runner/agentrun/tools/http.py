@@ -115,7 +115,7 @@ class HttpTool:
             url = self._url.fill(arguments, rest_in_query=self._in_query)
         except ArgumentsError as error:
             return ToolOutput(content=cut_text(f"Invalid arguments: {error}"), is_error=True)
-        body = None if self._in_query else (safe_text(call.arguments).strip() or "{}").encode()
+        body = None if self._in_query else _json_body(call.arguments)
         client = self._session.client()
         gate = _Gate(call.before_send)
         try:
@@ -228,6 +228,10 @@ def _open_client() -> httpx2.AsyncClient:
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         follow_redirects=False,
     )
+
+
+def _json_body(text: str) -> bytes:
+    return safe_text(text).encode() if text.strip() else b"{}"
 
 
 def _redirect(request: httpx2.Request, response: httpx2.Response) -> str | None:

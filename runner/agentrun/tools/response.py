@@ -52,9 +52,9 @@ def read_response(
     `what` names the request in messages, `headers` have lower-case names, `cut` says
     that the body went on.
     """
-    text = _body_text(headers.get("content-type", ""), body, cut)
+    text, described = _body_text(headers.get("content-type", ""), body, cut)
     if status < 300:
-        return ToolOutput(content=cut_text(text, more=cut))
+        return ToolOutput(content=cut_text(text, more=cut and not described))
     line = f"{what}: {status} {_phrase(status)}".rstrip()
     if status in RETRYABLE:
         message = f"{line}: {text}" if text else line
@@ -95,20 +95,21 @@ def _date(value: str) -> datetime | None:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def _body_text(content_type: str, body: bytes, cut: bool) -> str:
+def _body_text(content_type: str, body: bytes, cut: bool) -> tuple[str, bool]:
+    """The body's text, or (with True) a description of a body that is none."""
     if not body:
-        return ""
+        return "", False
     message = email.message.Message()
     message["content-type"] = content_type
     media_type = message.get_content_type() if content_type else ""
     charset = message.get_content_charset("utf-8")
     if _is_text(media_type, body):
         try:
-            return body.decode(codecs.lookup(charset).name, "replace")
+            return body.decode(codecs.lookup(charset).name, "replace"), False
         except (LookupError, UnicodeError, AssertionError):
-            return body.decode("utf-8", "replace")
+            return body.decode("utf-8", "replace"), False
     more = "more than " if cut else ""
-    return f"[{media_type or 'application/octet-stream'}, {more}{len(body)} bytes]"
+    return f"[{media_type or 'application/octet-stream'}, {more}{len(body)} bytes]", True
 
 
 def _is_text(media_type: str, body: bytes) -> bool:

@@ -73,9 +73,9 @@ class FunctionSchema:
         return safe_text("\n".join(["these arguments do not fit:", *lines, f"Arguments are: {takes}"]))
 
     def _takes(self) -> list[str]:
-        required = self.parameters.get("required", [])
+        required, definitions = self.parameters.get("required", []), self.parameters.get("$defs", {})
         return [
-            f"{name} ({_type_name(schema)}{', required' if name in required else ''})"
+            f"{name} ({_type_name(schema, definitions)}{', required' if name in required else ''})"
             for name, schema in self.parameters["properties"].items()
         ]
 
@@ -157,9 +157,9 @@ def _is_context(annotation: Any) -> bool:
     return annotation is ToolContext
 
 
-def _type_name(schema: Mapping[str, Any]) -> str:
-    if "type" in schema:
-        return str(schema["type"])
+def _type_name(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> str:
+    if "$ref" in schema:
+        schema = definitions[schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(_type_name(item) for item in schema["anyOf"]))
-    return "object" if "$ref" in schema else "any"
+        return " or ".join(dict.fromkeys(_type_name(item, definitions) for item in schema["anyOf"]))
+    return str(schema.get("type", "any"))

@@ -1,0 +1,309 @@
+"""An endpoint is a tool: one attempt, its deadline on the result, its secrets kept."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from agentrun.tools import (
+    Effect,
+    HttpEndpoint,
+    HttpSession,
+    Tool,
+    ToolError,
+    ToolSetupError,
+    build_tool,
+)
+from agentrun.tools.http import RESPONSE_BYTES_MAX
+
+from tests.support.stub_tools import Answer, StubTools, closed_port, wait_until
+from tests.unit.tools.helpers import D40, a_call, run
+
+
+@pytest.fixture
+def stub() -> Iterator[StubTools]:
+    with StubTools() as server:
+        yield server
+
+
+def endpoint_tool(url: str, *, session: HttpSession | None = None, **more: Any) -> Tool:
+    settings = {
+        key: more.pop(key)
+        for key in ("effect", "timeout_seconds", "parameters", "description")
+        if key in more
+    }
+    return build_tool(name="remote", http=HttpEndpoint(url=url, **more), session=session, **settings)
+
+
+def failing(tool: Tool, arguments: str = "{}", **more: Any) -> ToolError:
+    with pytest.raises(ToolError) as error:
+        run(tool, arguments, **more)
+    return error.value
+
+
+# Requests
+
+
+@pytest.mark.parametrize("text", [D40, '{ "a":1 ,\n"b" : "\\u00e9é" }\n', "{}"])
+def test_the_body_is_the_models_own_text_byte_for_byte(stub: StubTools, text: str) -> None:
+    output = run(endpoint_tool(stub.url("/echo")), text)
+    assert stub.bodies("/echo") == [text.encode()]
+    assert output.content == text
+
+
+def test_no_arguments_are_an_empty_object(stub: StubTools) -> None:
+    run(endpoint_tool(stub.url("/echo")), "")
+    assert stub.bodies("/echo") == [b"{}"]
+
+
+def test_a_request_carries_its_key_its_headers_and_no_secret_in_any_repr(stub: StubTools) -> None:
+    headers = {"Authorization": "Bearer s3cret\n", "X-Tab": "a\tb"}
+    assert "s3cret" not in repr(HttpEndpoint(url=stub.url(), headers=headers))
+    run(endpoint_tool(stub.url("/a"), headers=headers), key="run-1/7")
+    seen = stub.requests[0]
+    assert seen.headers["authorization"] == "Bearer s3cret"
+    assert seen.headers["x-tab"] == "a\tb"
+    assert seen.headers["user-agent"] == "agentrun"
+    assert seen.headers["content-type"] == "application/json"
+    assert seen.key == "run-1/7"
+    assert stub.count("/a", key="run-1/7") == 1
+
+
+def test_a_read_only_call_carries_no_key(stub: StubTools) -> None:
+    run(endpoint_tool(stub.url("/a"), effect=Effect.READ_ONLY))
+    assert stub.requests[0].key is None
+
+
+def test_arguments_fill_the_path_and_the_rest_goes_in_the_query(stub: StubTools) -> None:
+    tool = endpoint_tool(stub.url("/users/{id}?v=1"), method="GET")
+    run(tool, '{"id": "a/../b", "big": 9007199254740993, "amount": 19.90}')
+    assert stub.requests[0].target == "/users/a%2F..%2Fb?v=1&big=9007199254740993&amount=19.90"
+    assert stub.requests[0].body == b""
+    assert tool.definition.parameters == {
+        "type": "object",
+        "properties": {"id": {"type": "string"}},
+        "required": ["id"],
+    }
+
+
+@pytest.mark.parametrize("arguments", ['{"a": 1, "a": 2}', "[1]", '{"a": ' + "[" * 200, "{", "{}"])
+def test_bad_arguments_send_nothing(stub: StubTools, arguments: str) -> None:
+    output = run(endpoint_tool(stub.url("/users/{id}")), arguments)
+    assert output.is_error
+    assert output.content.startswith("Invalid arguments: ")
+    assert stub.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"url": "ftp://h/"}, "must begin with http"),
+        ({"url": "http://h/", "method": "TRACE"}, "method must be one of"),
+        ({"url": "http://h/", "headers": {"X-A": "s3cret\r\nX-B: y"}}, "header X-A: its value"),
+        ({"url": "http://h/", "headers": {"X A": "y"}}, "no name of a header"),
+    ],
+)
+def test_an_endpoint_that_cannot_be_called_is_refused_at_set_up(settings: Any, says: str) -> None:
+    with pytest.raises(ToolSetupError, match=says) as error:
+        endpoint_tool(**settings)
+    assert "s3cret" not in str(error.value)
+
+
+# Answers
+
+
+@pytest.mark.parametrize("body", [b"", b"[]"])
+def test_an_empty_result_is_passed_on_as_it_is(stub: StubTools, body: bytes) -> None:
+    stub.script("/a", Answer(body=body))
+    output = run(endpoint_tool(stub.url("/a")))
+    assert (output.content, output.is_error) == (body.decode(), False)
+
+
+def test_a_long_body_is_read_to_a_bound_and_no_further(stub: StubTools) -> None:
+    stub.script("/a", Answer(body=b"x" * (RESPONSE_BYTES_MAX + 1)))
+    output = run(endpoint_tool(stub.url("/a")))
+    assert output.content.endswith(" bytes are shown]")
+    assert len(output.content) <= 256 * 1024
+
+
+def test_a_status_decides_between_another_try_and_an_output(stub: StubTools) -> None:
+    stub.script("/a", Answer(status=503, headers={"retry-after": "3"}), Answer(status=404, body=b"gone"))
+    error = failing(endpoint_tool(stub.url("/a")))
+    assert (error.reason, error.retryable, error.started, error.retry_after_seconds) == (
+        "Unavailable",
+        True,
+        False,
+        3,
+    )
+    output = run(endpoint_tool(stub.url("/a")))
+    assert output.is_error
+    assert output.content == f"POST {stub.url('/a')}: 404 Not Found\ngone"
+    assert stub.count("/a") == 2
+
+
+def test_secrets_do_not_follow_a_redirect_to_another_host(stub: StubTools) -> None:
+    with StubTools() as other:
+        stub.script("/a", *[Answer(status=302, headers={"location": other.url("/b?x=1")})] * 2)
+        for method in ("GET", "POST"):
+            output = run(endpoint_tool(stub.url("/a"), method=method, headers={"X-Key": "s3cret"}))
+            assert output.is_error
+            assert f"302 Found to {other.url('/b')}, not followed" in output.content
+        assert other.connections == 0
+
+
+def test_only_a_get_follows_redirects_within_its_host(stub: StubTools) -> None:
+    stub.always("/a", Answer(status=307, headers={"location": "/b?x=1"}))
+    stub.always("/b", Answer(body=b"there"))
+    assert run(endpoint_tool(stub.url("/a"), method="GET")).content == "there"
+    assert "not followed" in run(endpoint_tool(stub.url("/a"), method="POST")).content
+    assert [seen.target for seen in stub.requests] == ["/a", "/b?x=1", "/a"]
+
+
+def test_redirects_come_to_an_end(stub: StubTools) -> None:
+    stub.always("/a", Answer(status=302, headers={"location": "/a"}))
+    assert failing(endpoint_tool(stub.url("/a"), method="GET")).reason == "TooManyRedirects"
+    assert stub.count("/a") == 6
+
+
+def test_no_cookie_is_kept_from_one_call_to_the_next(stub: StubTools) -> None:
+    async def scenario() -> None:
+        tool = endpoint_tool(stub.url("/a"))
+        stub.always("/a", Answer(headers={"set-cookie": "session=1; Path=/"}))
+        for _ in range(2):
+            await tool.call(a_call())
+        await tool.close()
+
+    asyncio.run(scenario())
+    assert [seen.headers.get("cookie") for seen in stub.requests] == [None, None]
+
+
+# Connections and deadlines
+
+
+def test_a_refused_connection_was_never_started() -> None:
+    error = failing(endpoint_tool(f"http://127.0.0.1:{closed_port()}/"))
+    assert (error.reason, error.retryable, error.started) == ("ConnectionError", True, False)
+
+
+def test_a_name_that_does_not_resolve_was_never_started() -> None:
+    error = failing(endpoint_tool("http://no-such-host.invalid/"))
+    assert (error.reason, error.retryable, error.started) == ("ConnectionError", True, False)
+
+
+@pytest.mark.parametrize("then", ["cut", "cut_body"])
+def test_a_lost_connection_fails_at_once_and_may_have_taken_effect(stub: StubTools, then: Any) -> None:
+    stub.script("/a", Answer(then=then, body=b"x" * 100))
+    started = time.monotonic()
+    error = failing(endpoint_tool(stub.url("/a"), timeout_seconds=30))
+    assert (error.reason, error.retryable, error.started) == ("ConnectionLost", True, True)
+    assert time.monotonic() - started < 5
+    assert stub.count("/a") == 1
+
+
+@pytest.mark.parametrize("answer", [Answer(then="hang"), Answer(then="ping"), Answer(delay_seconds=30)])
+def test_the_deadline_is_on_the_result_and_not_on_idle_bytes(stub: StubTools, answer: Answer) -> None:
+    stub.script("/a", answer)
+    started = time.monotonic()
+    error = failing(endpoint_tool(stub.url("/a"), timeout_seconds=0.3))
+    assert 0.3 <= time.monotonic() - started < 3
+    assert error.message == "timed out after 0.3 s, may have taken effect"
+    assert (error.reason, error.retryable, error.started) == ("Timeout", True, True)
+    assert stub.count("/a") == 1
+
+
+def test_a_late_answer_reaches_no_other_call(stub: StubTools) -> None:
+    async def scenario() -> str:
+        tool = endpoint_tool(stub.url("/a"), timeout_seconds=0.3)
+        with pytest.raises(ToolError, match="timed out"):
+            await tool.call(a_call('{"call": 1}'))
+        await asyncio.sleep(0.3)  # the late answer is on its way
+        output = await tool.call(a_call('{"call": 2}'))
+        await tool.close()
+        return output.content
+
+    stub.script("/a", Answer(delay_seconds=0.5))
+    assert json.loads(asyncio.run(scenario())) == {"call": 2}
+
+
+def test_a_cancelled_call_ends_at_once(stub: StubTools) -> None:
+    async def scenario() -> float:
+        tool = endpoint_tool(stub.url("/a"))
+        task = asyncio.create_task(tool.call(a_call()))
+        assert await asyncio.to_thread(wait_until, lambda: stub.count("/a") == 1)
+        started = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await tool.close()
+        return time.monotonic() - started
+
+    stub.script("/a", Answer(then="hang"))
+    assert asyncio.run(scenario()) < 1
+
+
+# before_send
+
+
+def test_before_send_comes_after_the_connect_and_before_the_request(stub: StubTools) -> None:
+    seen: list[tuple[bool, int]] = []
+
+    async def before_send() -> None:
+        connected = await asyncio.to_thread(wait_until, lambda: stub.connections == 1)
+        seen.append((connected, len(stub.requests)))
+
+    run(endpoint_tool(stub.url("/a")), before_send=before_send)
+    assert seen == [(True, 0)]
+
+
+@pytest.mark.parametrize("raised", [PermissionError("fenced"), TimeoutError("fenced")])
+def test_a_process_that_may_not_call_sends_nothing(stub: StubTools, raised: Exception) -> None:
+    async def before_send() -> None:
+        raise raised
+
+    with pytest.raises(type(raised), match="fenced"):
+        run(endpoint_tool(stub.url("/a")), before_send=before_send)
+    assert stub.requests == []
+
+
+def test_the_time_that_before_send_takes_is_not_the_tools(stub: StubTools) -> None:
+    async def before_send() -> None:
+        await asyncio.sleep(0.4)
+
+    assert run(endpoint_tool(stub.url("/a"), timeout_seconds=0.3), before_send=before_send).content == "{}"
+
+
+# The session
+
+
+def test_a_set_of_tools_shares_one_client_and_its_connections(stub: StubTools) -> None:
+    async def scenario() -> None:
+        session = HttpSession()
+        tools = [endpoint_tool(stub.url(f"/{name}"), session=session) for name in "ab"]
+        for tool in tools:
+            await tool.call(a_call())
+        for tool in tools:
+            await tool.close()
+        with pytest.raises(ToolError) as error:
+            await tools[0].call(a_call())
+        assert (error.value.reason, error.value.started) == ("Closed", False)
+
+    asyncio.run(scenario())
+    assert stub.connections == 1
+
+
+def test_forty_calls_of_50_ms_run_at_once(stub: StubTools) -> None:
+    async def scenario() -> float:
+        tool = endpoint_tool(stub.url("/a"), effect=Effect.READ_ONLY)
+        await tool.call(a_call())  # imports the client
+        started = time.monotonic()
+        await asyncio.gather(*(tool.call(a_call()) for _ in range(40)))
+        await tool.close()
+        return time.monotonic() - started
+
+    stub.always("/a", Answer(delay_seconds=0.05))
+    assert asyncio.run(scenario()) < 1  # one after the other they would take two seconds
+    assert stub.count("/a") == 41
