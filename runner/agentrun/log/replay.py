@@ -90,7 +90,8 @@ class History:
 
     `done`: node id → its one record. `spawned`: node id → how to run it, in the
     order of the log. `tries`: node id → failed tries so far, `last_try` the newest
-    of them. `intents`: nodes whose newest call was begun and has not been answered.
+    of them. `failed`: nodes whose newest try says that no other is of use.
+    `intents`: nodes whose newest call was begun and has not been answered.
     """
 
     def __init__(self, run_id: UUID) -> None:
@@ -103,6 +104,7 @@ class History:
         self.spawned: dict[str, pb.Spawn] = {}
         self.tries: dict[str, int] = {}
         self.last_try: dict[str, pb.NodeRecord] = {}
+        self.failed: dict[str, pb.NodeRecord] = {}
         self.intents: set[str] = set()
         self.consumed: set[str] = set()
         self.final: pb.NodeRecord | None = None
@@ -137,11 +139,14 @@ class History:
             node = record.id.rpartition("#")[0]
             self.tries[node] = self.tries.get(node, 0) + 1
             self.last_try[node] = record
+            if not record.error.retryable:
+                self.failed[node] = record
             self.intents.discard(node)
         elif kind == INTENT:
             self.intents.add(record.parents[0])
         elif kind == REOPENED:
             self.final, self.final_seq = None, 0
+            self.failed.clear()
         else:
             self.done[record.id] = record
             self.intents.discard(record.id)
