@@ -1,0 +1,66 @@
+# The commands of this project; CI runs the same ones (.ci/run).
+#   PYTHON=  the Python to use (else the newest of 3.13, 3.12, 3.11 that works)
+#   VENV=    the virtual environment's folder
+#   ARGS=    more arguments for pytest
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+export PYTHON
+export VENV ?= .venv
+BIN := $(VENV)/bin
+MANIFEST ?= examples/hello.yaml
+PROTO_FILES := $(wildcard proto/agentrun/proto/*.proto)
+PROTOC = $(BIN)/python -m grpc_tools.protoc -I proto
+
+.PHONY: help run test check fmt proto e2e-model lock upgrade clean dev
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: ## run a manifest on this machine (MANIFEST=examples/hello.yaml)
+	@requirements/setup run
+	@$(BIN)/agentrun run $(MANIFEST)
+
+test: dev ## unit tests, then integration tests
+	@$(BIN)/python -m pytest tests/unit $(ARGS)
+	@$(BIN)/python -m pytest tests/integration $(ARGS)
+
+check: dev ## format, lint, types, layers, and that generated files are fresh
+	@$(BIN)/ruff format --check --quiet . || { echo "format: run \`make fmt\`"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python requirements/lock.py --check
+	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
+	$(PROTOC) --python_out="$$out" --pyi_out="$$out" $(PROTO_FILES); \
+	for file in "$$out"/agentrun/proto/*; do \
+	  cmp -s "$$file" "runner/agentrun/proto/$$(basename "$$file")" \
+	    || { echo "runner/agentrun/proto/$$(basename "$$file"): not that of proto/ any more; run \`make proto\`"; exit 1; }; \
+	done
+	@echo "check: all is well"
+
+fmt: dev ## format the code, mend what the linter can
+	@$(BIN)/ruff check --quiet --fix . || true
+	@$(BIN)/ruff format .
+
+proto: dev ## generate runner/agentrun/proto from proto/
+	@$(PROTOC) --python_out=runner --pyi_out=runner $(PROTO_FILES)
+
+e2e-model: dev ## tests against a real small model (SHARED=folder that has model/serve)
+	@.ci/with-model $(BIN)/python -m pytest tests/e2e/model $(ARGS)
+
+lock: dev ## write requirements/*.txt for the dependencies in pyproject.toml
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python requirements/lock.py
+
+upgrade: dev ## the same, with the newest versions
+	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python requirements/lock.py --upgrade
+
+dev: # the environment for development
+	@requirements/setup dev
+
+clean: ## remove what was made here, the environment included
+	@rm -rf "$(VENV)" build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
