@@ -42,6 +42,8 @@ _TEXT_TYPES = {
     "application/toml",
 }
 _RETRY_MESSAGE_BYTES_MAX = 600
+RETRY_AFTER_SECONDS_MAX = 7 * 24 * 3600.0
+"""A server that asks for more is taken to ask for this: a float of any size could be infinite."""
 
 
 def read_response(
@@ -72,25 +74,25 @@ def read_response(
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
-    """`Retry-After` in either form, at least 0; None when there is none that can be read.
+    """`Retry-After` in either form, at least 0 and bounded; None when there is none that can be read.
 
     A date is taken relative to the response's own `Date`, so that a skewed clock here
     or there does no harm.
     """
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.replace(".", "", 1).isdigit():
-        return float(value)
+        return min(float(value), RETRY_AFTER_SECONDS_MAX)
     until = _date(value)
     if until is None:
         return None
     now = _date(headers.get("date", "")) or datetime.fromtimestamp(time.time(), UTC)
-    return max(0.0, (until - now).total_seconds())
+    return min(max(0.0, (until - now).total_seconds()), RETRY_AFTER_SECONDS_MAX)
 
 
 def _date(value: str) -> datetime | None:
     try:
         found = email.utils.parsedate_to_datetime(value)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 

@@ -6,13 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from agentrun.tools import Tool, ToolCall, ToolOutput
+import pytest
+from agentrun.tools import HttpEndpoint, HttpSession, Tool, ToolCall, ToolError, ToolOutput, build_tool
 
 D40 = (
     '{"id": 9007199254740993, "n": 1, "f": 1.0, "e": 1e400, "neg": -0.0, '
     '"big": 123456789012345678901234567890, "amount": 19.90}'
 )
 """Numbers of which something is lost on the way through a double, or a careless parser."""
+
+
+SAMPLES = "tests.unit.tools.sample_functions"
 
 
 async def nothing() -> None:
@@ -37,3 +41,25 @@ def run(tool: Tool, arguments: str = "{}", **more: Any) -> ToolOutput:
             await tool.close()
 
     return asyncio.run(once())
+
+
+def python_tool(function: str, **more: Any) -> Tool:
+    """The tool of one of the sample functions."""
+    return build_tool(name=function, python=f"{SAMPLES}:{function}", **more)
+
+
+def endpoint_tool(url: str, *, session: HttpSession | None = None, **more: Any) -> Tool:
+    """The tool of an endpoint; `more` are settings of either."""
+    settings = {
+        key: more.pop(key)
+        for key in ("effect", "timeout_seconds", "parameters", "description")
+        if key in more
+    }
+    return build_tool(name="remote", http=HttpEndpoint(url=url, **more), session=session, **settings)
+
+
+def failing(tool: Tool, arguments: str = "{}", **more: Any) -> ToolError:
+    """What a call raises that must raise."""
+    with pytest.raises(ToolError) as error:
+        run(tool, arguments, **more)
+    return error.value

@@ -7,7 +7,7 @@ from email.utils import formatdate
 
 import pytest
 from agentrun.tools import RESULT_BYTES_MAX, ToolError
-from agentrun.tools.response import read_response, retry_after_seconds
+from agentrun.tools.response import RETRY_AFTER_SECONDS_MAX, read_response, retry_after_seconds
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,8 @@ def test_any_other_status_is_an_output_that_says_so(
         ("0", None, 0),
         ("Wed, 21 Oct 2026 07:28:30 GMT", "Wed, 21 Oct 2026 07:28:00 GMT", 30),
         ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:28:30 GMT", 0),
+        ("9" * 400, None, RETRY_AFTER_SECONDS_MAX),
+        ("Wed, 21 Oct 9999 07:28:00 GMT", None, RETRY_AFTER_SECONDS_MAX),
         ("-5", None, None),
         ("soon", None, None),
         ("nan", None, None),
