@@ -171,8 +171,8 @@ LongText = Annotated[
 Url = Annotated[Str, Field(min_length=1, max_length=URL_CHARACTERS_MAX), AfterValidator(check_url)]
 JsonObject = Annotated[
     dict[str, Any],
-    AfterValidator(check_json),
     Field(max_length=1024, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}),
+    AfterValidator(check_json),
 ]
 """Free-form: any fields, checked for depth and size only."""
 ObjectSchema = Annotated[JsonObject, AfterValidator(check_object_schema)]

@@ -44,6 +44,9 @@ def _explain(model: type[BaseModel], detail: ErrorDetails) -> Iterator[tuple[Pat
     if isinstance(raised, RuleError):
         for below, message in raised.found:
             yield (*path, *below), message
+    elif detail["type"] == "too_short" and len(detail["input"]) >= context["min_length"]:
+        # pydantic counts good entries only; the bad ones have problems of their own.
+        return
     elif detail["type"] == "value_error":
         yield path, str(raised)
     elif detail["type"] == "extra_forbidden":
@@ -106,7 +109,7 @@ def _must_be(what: str) -> Callable[[Any, Mapping[str, Any]], str]:
 
 
 def _bound(words: str, key: str) -> Callable[[Any, Mapping[str, Any]], str]:
-    return lambda value, context: f"must be {words} {context[key]}, not {show(value)}"
+    return lambda value, context: f"must be {words} {context[key]:.15g}, not {show(value)}"
 
 
 def _length(words: str, unit: str, key: str) -> Callable[[Any, Mapping[str, Any]], str]:

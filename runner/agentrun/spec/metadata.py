@@ -82,12 +82,12 @@ def _check_annotations(annotations: dict[str, str]) -> dict[str, str]:
 
 
 Labels = Annotated[
-    dict[str, Annotated[Str, Field(max_length=63)]], AfterValidator(_check_labels), Field(max_length=256)
+    dict[str, Annotated[Str, Field(max_length=63)]], Field(max_length=256), AfterValidator(_check_labels)
 ]
 Annotations = Annotated[
     dict[str, Annotated[Str, Field(max_length=ANNOTATIONS_BYTES_MAX)]],
-    AfterValidator(_check_annotations),
     Field(max_length=256),
+    AfterValidator(_check_annotations),
 ]
 
 

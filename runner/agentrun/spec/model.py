@@ -36,8 +36,8 @@ def _check_model_name(value: str) -> str:
         raise ValueError(f"must be provider:model, such as openai:gpt-5, not {show(value)}")
     if provider not in PROVIDERS:
         near = difflib.get_close_matches(provider.lower(), PROVIDERS, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise ValueError(f"unknown provider {show(provider)}{hint} Known are: {', '.join(PROVIDERS)}")
+        hint = f"did you mean '{near[0]}'? Known" if near else "known"
+        raise ValueError(f"unknown provider {show(provider)}; {hint} are: {', '.join(PROVIDERS)}")
     return value
 
 

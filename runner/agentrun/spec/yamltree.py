@@ -138,6 +138,9 @@ def _broken(text: str, error: yaml.MarkedYAMLError) -> Refused:
         return refused_at(place, "a tab, which YAML does not take here; indent with spaces")
     if problem.startswith("mapping values are not allowed"):
         problem = "a second ':' in one line; put text that holds ': ' in quotes"
+    elif "nesting depth" in problem:
+        # libyaml looks ahead, and may reach its own bound before the builder sees ours.
+        return refused_at(place, f"must be nested at most {DEPTH_MAX} levels deep")
     elif "cannot start any token" in problem:
         problem = f"no value can begin with {show(line[mark.column : mark.column + 1])}; put it in quotes"
     return refused_at(place, f"not valid YAML: {problem}")
