@@ -21,6 +21,7 @@ import asyncpg
 
 from agentrun.log import sql
 from agentrun.log.errors import LogError, StoreRefused, StoreUnavailable
+from agentrun.log.postgres_deadline import Deadline
 from agentrun.log.postgres_errors import explain
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class LinkOptions:
 
 SERVER_STARTED = sql.load()["server_started"]
 
-OnOpen = Callable[["Connection[Record]"], Awaitable[None]]
+Action = Callable[["Connection[Record]"], Awaitable[None]]
+OnOpen = Callable[["Link", "Connection[Record]"], Awaitable[None]]
 """Runs on each new connection before anyone else uses it."""
 
 
@@ -66,6 +68,9 @@ class Link:
         self._options = options
         self._on_open = on_open
         self._conn: Connection[Record] | None = None
+        self._opening: Connection[Record] | None = None
+        self._deadline = Deadline(self._cut)
+        self._timeout_seconds = options.statement_timeout_seconds
         self._lock = asyncio.Lock()
         self._failures = 0
         self._closed = False
@@ -84,62 +89,72 @@ class Link:
         if not self.is_open:
             await self.use(_nothing)
 
-    async def use(self, action: OnOpen) -> None:
+    async def use(self, action: Action) -> None:
         """Runs `action` on the connection, opened if need be, while nothing else is under way."""
         failures = self._failures
         async with self._lock:
             conn = await self._connection(failures)
+            self._deadline.start(self._timeout_seconds)
             try:
                 await action(conn)
             except BaseException as error:
                 self._judge(error)
                 raise
+            finally:
+                self._deadline.stop()
+
+    def allow(self, seconds: float) -> None:
+        """Gives what is under way another bound, counted from now."""
+        self._deadline.start(seconds)
 
     # --- statements. `serial`: the connection that the caller means; 0: any, opened on demand.
 
-    async def value(self, sql: str, *args: Any, serial: int = 0, timeout: float | None = None) -> Any:
-        """The first column of the first row, or None."""
+    async def value(self, sql: str, *args: Any, serial: int = 0, seconds: float = 0.0) -> Any:
+        """The first column of the first row, or None. `seconds`: a bound of the statement's own."""
         failures = self._failures
         async with self._lock:
             conn = self._named(serial) if serial else await self._connection(failures)
+            self._deadline.start(seconds or self._timeout_seconds)
             try:
-                return await conn.fetchval(sql, *args, timeout=timeout)
+                return await conn.fetchval(sql, *args)
             except BaseException as error:
                 self._judge(error)
                 raise
-
-    async def row(self, sql: str, *args: Any) -> Record | None:
-        """The first row, or None."""
-        failures = self._failures
-        async with self._lock:
-            conn = await self._connection(failures)
-            try:
-                return await conn.fetchrow(sql, *args)
-            except BaseException as error:
-                self._judge(error)
-                raise
+            finally:
+                self._deadline.stop()
 
     async def rows(self, sql: str, *args: Any) -> list[Record]:
         """All rows."""
         failures = self._failures
         async with self._lock:
             conn = await self._connection(failures)
+            self._deadline.start(self._timeout_seconds)
             try:
                 return await conn.fetch(sql, *args)
             except BaseException as error:
                 self._judge(error)
                 raise
+            finally:
+                self._deadline.stop()
 
-    async def status(self, sql: str, *args: Any, serial: int = 0, timeout: float | None = None) -> str:
+    async def row(self, sql: str, *args: Any) -> Record | None:
+        """The one row, or None."""
+        found = await self.rows(sql, *args)
+        return found[0] if found else None
+
+    async def status(self, sql: str, *args: Any, serial: int = 0) -> str:
         """The command's tag, such as "INSERT 0 3"."""
         failures = self._failures
         async with self._lock:
             conn = self._named(serial) if serial else await self._connection(failures)
+            self._deadline.start(self._timeout_seconds)
             try:
-                return await conn.execute(sql, *args, timeout=timeout)
+                return await conn.execute(sql, *args)
             except BaseException as error:
                 self._judge(error)
                 raise
+            finally:
+                self._deadline.stop()
 
     # --- opening and giving up
 
@@ -172,7 +187,6 @@ class Link:
             return await asyncpg.connect(
                 options.dsn,
                 timeout=options.connect_timeout_seconds,
-                command_timeout=options.statement_timeout_seconds,
                 statement_cache_size=STATEMENTS_CACHED_MAX if options.prepared_statements else 0,
                 server_settings={"application_name": options.application_name},
             )
@@ -183,22 +197,35 @@ class Link:
             raise StoreRefused(f"{self._name}: the DSN cannot be used ({type(error).__name__})") from None
 
     async def _open(self) -> Connection[Record]:
-        conn = await self._dial()
+        conn = self._opening = await self._dial()
+        self._deadline.start(self._timeout_seconds)
         try:
             major = conn.get_server_version().major
             if major < SERVER_MAJOR_MIN:
                 raise StoreRefused(f"PostgreSQL {major} is too old: {SERVER_MAJOR_MIN} or later is needed")
             _keep_alive(conn)
-            self.started = await conn.fetchval(SERVER_STARTED)
-            await self._on_open(conn)
+            started = await conn.fetchval(SERVER_STARTED)
+            await self._on_open(self, conn)
         except BaseException:
             conn.terminate()
             raise
-        self._conn = conn
+        finally:
+            self._opening = None
+            self._deadline.stop()
+        if self._closed:
+            conn.terminate()
+            raise StoreRefused(f"{self._name}: the store is closed")
+        self._conn, self.started = conn, started
         self.serial += 1
         self.lost.clear()
         conn.add_termination_listener(self._terminated)
         return conn
+
+    def _cut(self) -> None:
+        """Ends the connection whose statement took too long; that statement fails."""
+        conn = self._opening or self._conn
+        if conn is not None:
+            conn.terminate()
 
     def _terminated(self, conn: object) -> None:
         if conn is self._conn:
@@ -207,13 +234,13 @@ class Link:
     def _judge(self, error: BaseException) -> None:
         """Judges an error in the middle of a statement: raises what it means, or returns when the
         caller is to see `error` itself. Only an answer that leaves no doubt keeps the connection."""
-        if isinstance(error, asyncpg.UniqueViolationError):
+        if isinstance(error, asyncpg.IntegrityConstraintViolationError):
             return
         if isinstance(error, LogError) or not isinstance(error, Exception):
             self._failures += isinstance(error, StoreUnavailable)
             self.give_up()
             return
-        meaning = explain(error, self._name)
+        meaning = explain(TimeoutError() if self._deadline.expired else error, self._name)
         if isinstance(meaning, StoreUnavailable):
             self._failures += 1
             self.give_up()
@@ -231,6 +258,9 @@ class Link:
         self._closed = True
         conn, self._conn = self._conn, None
         self.lost.set()
+        if self._opening is not None:
+            self._opening.terminate()
+        self._deadline.close()
         if conn is None:
             return
         if self._lock.locked():

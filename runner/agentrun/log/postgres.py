@@ -43,7 +43,9 @@ INSERT_ROW = SQL["insert_row"]
 INSERT_FINAL = SQL["insert_final"]
 
 BLOB_BYTES_PER_SECOND_MIN = 1024 * 1024
-"""How slow a network may be before moving a blob counts as no answer."""
+"""How slow a network may be before storing a blob counts as no answer."""
+
+BLOB_READ_SECONDS_MAX = 60.0
 
 
 class PostgresStore:
@@ -88,21 +90,24 @@ class PostgresStore:
         )
         return cls(options, replace(options, dsn=listen_dsn) if listen_dsn else None, migrate=migrate)
 
-    async def _opened(self, conn: Connection[Record]) -> None:
+    async def _opened(self, link: Link, conn: Connection[Record]) -> None:
         if self._schema_is_known:
             return
-        if self._migrate:
-            await migrations.migrate(conn)
-        elif absent := await migrations.missing(conn, migrations.migrations()):
+        absent = await migrations.missing(conn)
+        if absent and not self._migrate:
             raise StoreRefused(f"the schema lacks migration {absent[0].version} ({absent[0].name})")
+        if absent:
+            link.allow(migrations.MIGRATE_SECONDS_MAX)
+            await migrations.migrate(conn)
+            link.allow(self._timeout_seconds)
         self._schema_is_known = True
 
-    async def _side_opened(self, conn: Connection[Record]) -> None:
-        await self._opened(conn)
+    async def _side_opened(self, link: Link, conn: Connection[Record]) -> None:
+        await self._opened(link, conn)
         if self._hints is self._side:
             await self._listener.on_open(conn)
 
-    async def _hints_opened(self, conn: Connection[Record]) -> None:
+    async def _hints_opened(self, _link: Link, conn: Connection[Record]) -> None:
         await self._listener.on_open(conn)
 
     async def close(self) -> None:
@@ -186,17 +191,30 @@ class PostgresStore:
             await link.ensure_open()
             assert link.started is not None
             token = self._token = Token(serial=link.serial, server=convert.server_name(link.started))
+        if self._side.is_open and self._side.started != link.started:
+            self._side.give_up()
         return token
 
+    def give_up(self, token: Token) -> None:
+        if token.serial == self._append.serial:
+            self._append.give_up()
+
     async def insert_row(self, row: LogRow, token: Token) -> bool:
-        statement = INSERT_FINAL if row.final else INSERT_ROW
         started = self._server_of(token)
         if started is None:
             return False
-        seq = await self._append.value(
-            statement, row.run_id, row.seq, row.record, started, serial=token.serial
-        )
-        return seq is not None
+        try:
+            seq = await self._append.value(
+                INSERT_FINAL if row.final else INSERT_ROW,
+                row.run_id,
+                row.seq,
+                row.record,
+                started,
+                serial=token.serial,
+            )
+        except (asyncpg.UniqueViolationError, asyncpg.NotNullViolationError):
+            return False
+        return seq is not None or not row.final
 
     async def insert_pack(self, rows: Sequence[LogRow], token: Token) -> bool:
         if any(row.final for row in rows):
@@ -258,9 +276,11 @@ class PostgresStore:
         await self._listener.listen(hint)
 
     async def put_blob(self, run_id: UUID, sha256: bytes, data: bytes) -> None:
-        timeout = self._timeout_seconds + len(data) / BLOB_BYTES_PER_SECOND_MIN
-        await self._side.status(SQL["put_blob"], run_id, sha256, data, timeout=timeout)
+        seconds = self._timeout_seconds + len(data) / BLOB_BYTES_PER_SECOND_MIN
+        await self._side.value(SQL["put_blob"], run_id, sha256, data, seconds=seconds)
 
     async def get_blob(self, run_id: UUID, sha256: bytes) -> bytes | None:
-        data: bytes | None = await self._side.value(SQL["get_blob"], run_id, sha256)
+        data: bytes | None = await self._side.value(
+            SQL["get_blob"], run_id, sha256, seconds=BLOB_READ_SECONDS_MAX
+        )
         return data

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from asyncpg import Connection, Record
 
 MIGRATE_SECONDS_MAX = 300.0
-"""How long one step may take, the wait for another process that migrates included."""
+"""How long it may take, the wait for another process that migrates included."""
 
 LOCK_KEY = 0x6167656E7472756E
 """The advisory lock: "agentrun" in ASCII."""
@@ -89,8 +89,9 @@ async def migrate(conn: Connection[Record], known: tuple[Migration, ...] | None 
                 raise
 
 
-async def missing(conn: Connection[Record], known: tuple[Migration, ...]) -> list[Migration]:
+async def missing(conn: Connection[Record], known: tuple[Migration, ...] | None = None) -> list[Migration]:
     """What is yet to be applied. Raises StoreRefused when the schema is not one of ours."""
+    known = migrations() if known is None else known
     try:
         applied = await conn.fetch(_APPLIED)
     except asyncpg.UndefinedTableError:
@@ -112,9 +113,9 @@ async def missing(conn: Connection[Record], known: tuple[Migration, ...]) -> lis
 
 async def _apply(conn: Connection[Record], known: tuple[Migration, ...]) -> None:
     async with conn.transaction():
-        await conn.execute("SELECT pg_advisory_xact_lock($1)", LOCK_KEY, timeout=MIGRATE_SECONDS_MAX)
+        await conn.execute("SELECT pg_advisory_xact_lock($1)", LOCK_KEY)
         await conn.execute(_LEDGER)
         # Under the lock a new statement sees what whoever held it before has done.
         for migration in await missing(conn, known):
-            await conn.execute(migration.text, timeout=MIGRATE_SECONDS_MAX)
+            await conn.execute(migration.text)
             await conn.execute(_RECORD, migration.version, migration.name, migration.sha256)
