@@ -23,7 +23,11 @@ from agentrun.models.base import (
 from agentrun.models.estimate import estimate_tokens
 from agentrun.models.scripted import ScriptedModel
 
+PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
+"""Those that ask a server; `scripted` asks none."""
+
 __all__ = [
+    "PROVIDERS",
     "Message",
     "Model",
     "ModelError",
@@ -53,9 +57,18 @@ def build_model(
     `script`. Without `api_key` the provider's usual environment variable counts.
     Raises ModelSetupError, in one line, for whatever is missing.
     """
-    provider, _, _model = name.partition(":")
+    provider, _, model = name.partition(":")
     if provider == "scripted":
         if script is None:
             raise ModelSetupError(f"model {name!r} needs script.turns")
         return ScriptedModel(script, name=name)
-    raise ModelSetupError(f"model {name!r}: unknown provider {provider!r}")
+    if provider not in PROVIDERS or not model:
+        raise ModelSetupError(f"model {name!r} is not one of {', '.join(f'{p}:NAME' for p in PROVIDERS)}")
+    try:
+        from agentrun.models.providers import ProviderModel
+
+        return ProviderModel(name, base_url=base_url, api_key=api_key, settings=settings or {})
+    except ImportError as e:
+        raise ModelSetupError(
+            f"model {name!r} needs a package that is missing ({e}): pip install 'agentrun[models]'"
+        ) from e

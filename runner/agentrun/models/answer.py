@@ -1,0 +1,135 @@
+"""From the bytes of a provider's answer to a turn, or to the error that they are.
+
+Called by the provider with a whole body. Everything that is not a whole turn
+becomes a ModelError: no other exception leaves this module, whatever the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentrun.log.text import safe_bytes
+from agentrun.models.base import ModelError, ModelRequest, ModelResponse, Usage
+from agentrun.models.errors import clip, http_error, retry_after
+from agentrun.models.estimate import estimate_usage
+from agentrun.models.finish import finish_of
+from agentrun.models.wire import Dialect
+from agentrun.models.wire.rawjson import BadAnswer, parse
+from agentrun.models.wire.usage import Counts, settle
+from agentrun.models.wire.values import as_dict, as_list, as_text
+
+_RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    """What a body says of an error, in whichever of the usual shapes."""
+
+    text: str
+    code: str = ""
+    status: int | None = None
+    wait_seconds: float | None = None
+
+
+def read_answer(
+    data: bytes, headers: Mapping[str, str], *, provider: str, dialect: Dialect, request: ModelRequest
+) -> ModelResponse:
+    """The turn in the body of a successful reply; raises ModelError when it holds none."""
+    spent = Usage()
+    try:
+        text = data.decode("utf-8-sig", "replace")
+        body = parse(text)
+        said = _error_in(body)
+        if isinstance(body, dict):
+            spent = _spent(dialect.counts(body))
+        if said is not None:
+            raise http_error(
+                provider,
+                said.status or 200,
+                said.text,
+                code=said.code,
+                retry_after_seconds=_wait(said, headers),
+            )
+        if not isinstance(body, dict):
+            raise BadAnswer(f"no JSON object: {text[:200]}")
+        turn = dialect.read(text, body)
+    except BadAnswer as e:
+        raise ModelError(
+            "InvalidResponse", clip(f"{provider}: {e}"), retryable=e.retryable, usage=spent
+        ) from e
+    except ModelError as e:
+        e.usage = spent
+        raise
+    except RecursionError as e:
+        message = f"{provider}: JSON that is nested too deeply"
+        raise ModelError("InvalidResponse", message, retryable=True, usage=spent) from e
+    calls = any(part.HasField("tool_call") for part in turn.parts)
+    turn.finish, turn.truncated = finish_of(turn.finish_raw, has_calls=calls)
+    turn.provider = provider
+    return ModelResponse(turn=turn, usage=settle(dialect.counts(body), estimate_usage(request, turn)))
+
+
+def read_failure(status: int, data: bytes, headers: Mapping[str, str], *, provider: str) -> ModelError:
+    """The error of a reply with another status than success. `headers` has lower-case names."""
+    try:
+        said = _error_in(parse(data.decode("utf-8-sig", "replace")), failed=True)
+    except BadAnswer:
+        said = None
+    if said is None:
+        said = _Said(text=safe_bytes(data))
+    return http_error(provider, status, said.text, code=said.code, retry_after_seconds=_wait(said, headers))
+
+
+def _spent(counts: Counts) -> Usage:
+    """What is known to have been spent, with nothing guessed."""
+    return settle(counts, Usage())
+
+
+def _wait(said: _Said, headers: Mapping[str, str]) -> float | None:
+    header = retry_after(headers)
+    return header if header is not None else said.wait_seconds
+
+
+def _error_in(body: Any, *, failed: bool = False) -> _Said | None:
+    """The error that a body holds, if any. `failed`: the status said already that it is one."""
+    if isinstance(body, list):  # Google's, when asked for a stream
+        return _error_in(body[0], failed=failed) if body else None
+    if not isinstance(body, dict):
+        return None
+    error = body.get("error")
+    if not error:
+        choice = as_list(body.get("choices"))
+        error = as_dict(choice[0]).get("error") if choice else None
+    if isinstance(error, str):
+        return _Said(text=as_text(error))
+    if isinstance(error, dict) and error:
+        return _said(error)
+    flat = body.get("type") == "error" or body.get("object") == "error"
+    if flat or (failed and (body.get("message") or body.get("detail"))):
+        return _said(body)
+    return None
+
+
+def _said(error: Mapping[str, Any]) -> _Said:
+    code, status = error.get("code"), None
+    words = [as_text(error.get(key)) for key in ("code", "status", "type")]
+    if isinstance(code, int | str) and str(code).isdecimal() and 400 <= int(code) <= 599:
+        status = int(code)
+    # The clearest word first: a code ("context_length_exceeded") says more than a type.
+    word = next((w for w in words if w and not w.isdecimal() and w != "error"), "")
+    text = as_text(error.get("message")) or as_text(error.get("detail")) or repr(dict(error))
+    upstream = as_dict(error.get("metadata")).get("raw")
+    if isinstance(upstream, str) and upstream not in text:
+        text = f"{text}: {upstream}"
+    return _Said(text=text, code=word, status=status, wait_seconds=_retry_delay(error))
+
+
+def _retry_delay(error: Mapping[str, Any]) -> float | None:
+    """Google's way to say Retry-After: a detail with "7s"."""
+    for detail in map(as_dict, as_list(error.get("details"))):
+        delay = as_text(detail.get("retryDelay"))
+        if detail.get("@type") == _RETRY_INFO and delay.endswith("s"):
+            return retry_after({"retry-after": delay[:-1]})
+    return None
