@@ -12,6 +12,8 @@ export PYTHON
 export VENV ?= .venv
 BIN := $(VENV)/bin
 MANIFEST ?= examples/hello.yaml
+TYPED := runner/agentrun operator/agentrun_operator api/agentrun_api tests requirements \
+  $(if $(wildcard benchmarks/*.py),benchmarks)
 PROTO_FILES := $(wildcard proto/agentrun/proto/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I proto
 
@@ -31,7 +33,7 @@ test: dev ## unit tests, then integration tests
 check: dev ## format, lint, types, layers, and that generated files are fresh
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run \`make fmt\`"; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy
+	@$(BIN)/mypy $(TYPED)
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python requirements/lock.py --check
 	@out=$$(mktemp -d); trap 'rm -rf "$$out"' EXIT; \
