@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from agentrun.spec import AgentRun, load_manifest
 
 GOOD = """\

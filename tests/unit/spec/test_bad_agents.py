@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from agentrun.spec import AgentRun, ManifestError
 
 Load = Callable[..., AgentRun]
@@ -67,7 +68,8 @@ CASES = [
     ),
     (
         TOOL,
-        f"- name: x\n        description: x\n        {SCHEMA}\n        http: {{url: 'http://a', method: GET}}",
+        f"- name: x\n        description: x\n        {SCHEMA}\n        "
+        "http: {url: 'http://a', method: GET}",
         ["spec.agent.tools[0].http: a GET request has no body: set arguments to Query, or another method"],
     ),
     (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from agentrun.spec import AgentRun, ManifestError, load_manifest
 
 Load = Callable[..., AgentRun]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from agentrun.spec import AgentRun, ManifestError
 
 Load = Callable[..., AgentRun]
@@ -71,8 +72,8 @@ CASES = [
         "name: add",
         "name: 2add",
         [
-            "spec.agent.tools[0].name: must be at most 64 letters, digits, '_' and '-', and begin with a letter "
-            "or '_'; not '2add'"
+            "spec.agent.tools[0].name: must be at most 64 letters, digits, '_' and '-', and begin with "
+            "a letter or '_'; not '2add'"
         ],
     ),
     # The prompt.

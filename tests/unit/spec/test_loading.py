@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
+
 from agentrun.spec import (
     AgentRun,
     AgentRunSpec,
@@ -23,7 +25,6 @@ from agentrun.spec import (
     load_manifest,
     parse_object,
 )
-from pydantic import ValidationError
 
 Load = Callable[..., AgentRun]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from agentrun.spec import AgentRun, load_manifest
 
 ROOT = Path(__file__).parents[3]
@@ -82,3 +83,15 @@ def test_the_reference_names_every_field_and_every_value() -> None:
 def test_every_example_loads(path: Path) -> None:
     run = load_manifest(path.read_bytes(), source=path.name, base_dir=path.parent)
     assert run.metadata.name == path.stem
+
+
+def test_the_research_example_takes_about_eight_seconds() -> None:
+    text = (ROOT / "examples" / "research.yaml").read_text()
+    agent = load_manifest(text, source="research.yaml", base_dir=None).spec.agent
+    assert agent is not None
+    assert agent.model.script is not None
+    seconds = sum(
+        turn.delay_seconds + max((call.arguments.get("seconds", 0) for call in turn.tool_calls), default=0)
+        for turn in agent.model.script.turns
+    )
+    assert 7 <= seconds <= 9
