@@ -16,9 +16,9 @@ from typing import Any
 
 import asyncpg
 import pytest
+
 from agentrun.local import locks, pg_install
 from agentrun.local.embedded import EmbeddedPostgres, EmbeddedPostgresError, stop_unused
-
 from tests.support.postgres import new_folder, remove_folder
 
 USE = """
@@ -41,6 +41,23 @@ def folder() -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(locks, "LOCK_SECONDS_MAX", 5)
         remove_folder(made)
+
+
+@pytest.fixture(scope="module")
+def used_folder() -> Iterator[Path]:
+    made = new_folder()
+    with EmbeddedPostgres.start(made):
+        pass
+    yield made
+    remove_folder(made)
+
+
+@pytest.fixture
+def used(used_folder: Path) -> Iterator[Path]:
+    """A data folder that has been used before and whose server is down; a test leaves it so."""
+    yield used_folder
+    stop_unused(used_folder)
+    assert not EmbeddedPostgres(used_folder)._alive(), "the test left a command behind"
 
 
 class Command:
@@ -81,6 +98,11 @@ def ask(dsn: str, question: str) -> Any:
     return asyncio.run(fetch())
 
 
+def keep_a_seven(dsn: str) -> None:
+    ask(dsn, "DROP TABLE IF EXISTS kept")
+    ask(dsn, "CREATE TABLE kept AS SELECT 7 AS number")
+
+
 def postmaster_pid(folder: Path) -> int:
     return int((folder / "postgres/data/postmaster.pid").read_text().split()[0])
 
@@ -104,22 +126,22 @@ def test_a_start_from_nothing_gives_a_durable_utf8_database_on_a_socket_alone(fo
     assert not list(socket_folder.iterdir())
 
 
-def test_data_outlives_the_server(folder: Path) -> None:
-    with EmbeddedPostgres.start(folder) as server:
-        ask(server.dsn, "CREATE TABLE kept AS SELECT 7 AS number")
-    with EmbeddedPostgres.start(folder) as server:
+def test_data_outlives_the_server(used: Path) -> None:
+    with EmbeddedPostgres.start(used) as server:
+        keep_a_seven(server.dsn)
+    with EmbeddedPostgres.start(used) as server:
         assert ask(server.dsn, "SELECT number FROM kept") == 7
 
 
-def test_commands_share_one_server_and_the_last_stops_it(folder: Path) -> None:
-    first = EmbeddedPostgres.start(folder)
-    second = EmbeddedPostgres.start(folder)
+def test_commands_share_one_server_and_the_last_stops_it(used: Path) -> None:
+    first = EmbeddedPostgres.start(used)
+    second = EmbeddedPostgres.start(used)
     assert first.dsn == second.dsn
     assert first.stop() is False
     assert first.stop() is False
     assert ask(second.dsn, "SELECT 1") == 1
     assert second.stop() is True
-    assert not EmbeddedPostgres(folder)._alive()
+    assert not EmbeddedPostgres(used)._alive()
 
 
 def test_commands_that_start_at_the_same_instant_from_nothing_all_work(folder: Path) -> None:
@@ -128,14 +150,14 @@ def test_commands_that_start_at_the_same_instant_from_nothing_all_work(folder: P
     assert [command.end() for command in commands].count(True) == 1
 
 
-def test_starting_while_another_stops_works(folder: Path) -> None:
+def test_starting_while_another_stops_works(used: Path) -> None:
     for _ in range(5):
-        ending, starting = Command(folder), None
+        ending = Command(used)
         ending.dsn()
         assert ending.process.stdin
         ending.process.stdin.write("\n")
         ending.process.stdin.flush()
-        starting = Command(folder)
+        starting = Command(used)
         assert ask(starting.dsn(), "SELECT 1") == 1
         ending.process.wait(SECONDS_MAX)
         ending.process.communicate()
@@ -143,42 +165,42 @@ def test_starting_while_another_stops_works(folder: Path) -> None:
 
 
 def test_a_server_left_behind_by_a_kill_is_used_by_the_next_command_and_stopped_at_its_end(
-    folder: Path,
+    used: Path,
 ) -> None:
-    killed = Command(folder)
+    killed = Command(used)
     killed.dsn()
-    before = postmaster_pid(folder)
+    before = postmaster_pid(used)
     killed.kill()
-    following = Command(folder)
+    following = Command(used)
     assert ask(following.dsn(), "SELECT 1") == 1
-    assert postmaster_pid(folder) == before
+    assert postmaster_pid(used) == before
     assert following.end() is True
 
 
-def test_ctrl_c_in_the_terminal_does_not_reach_the_server(folder: Path) -> None:
-    with EmbeddedPostgres.start(folder) as server:
-        pid = postmaster_pid(folder)
+def test_ctrl_c_in_the_terminal_does_not_reach_the_server(used: Path) -> None:
+    with EmbeddedPostgres.start(used) as server:
+        pid = postmaster_pid(used)
         assert os.getsid(pid) != os.getsid(0)
         assert os.getpgid(pid) != os.getpgid(0)
         assert ask(server.dsn, "SELECT 1") == 1
 
 
-def test_a_server_that_was_killed_is_recovered(folder: Path) -> None:
-    with EmbeddedPostgres.start(folder) as server:
-        ask(server.dsn, "CREATE TABLE kept AS SELECT 7 AS number")
-        os.kill(postmaster_pid(folder), signal.SIGKILL)
-        with EmbeddedPostgres.start(folder) as again:
+def test_a_server_that_was_killed_is_recovered(used: Path) -> None:
+    with EmbeddedPostgres.start(used) as server:
+        keep_a_seven(server.dsn)
+        os.kill(postmaster_pid(used), signal.SIGKILL)
+        with EmbeddedPostgres.start(used) as again:
             assert ask(again.dsn, "SELECT number FROM kept") == 7
 
 
-def test_a_pid_file_that_names_another_program_is_no_obstacle(folder: Path) -> None:
-    with EmbeddedPostgres.start(folder):
-        pid_file = folder / "postgres/data/postmaster.pid"
+def test_a_pid_file_that_names_another_program_is_no_obstacle(used: Path) -> None:
+    with EmbeddedPostgres.start(used):
+        pid_file = used / "postgres/data/postmaster.pid"
         lines = pid_file.read_text().splitlines()
         os.kill(int(lines[0]), signal.SIGKILL)
-        wait_until_dead(folder)
+        wait_until_dead(used)
     pid_file.write_text("\n".join([str(os.getppid()), *lines[1:]]) + "\n")
-    with EmbeddedPostgres.start(folder) as server:
+    with EmbeddedPostgres.start(used) as server:
         assert ask(server.dsn, "SELECT 1") == 1
 
 
@@ -195,15 +217,15 @@ def test_a_command_killed_at_any_moment_of_a_first_start_leaves_nothing_half_mad
         assert not EmbeddedPostgres(place)._alive()
 
 
-def test_a_stop_cut_short_is_finished_by_the_next_start(folder: Path) -> None:
-    killed = Command(folder)
+def test_a_stop_cut_short_is_finished_by_the_next_start(used: Path) -> None:
+    killed = Command(used)
     killed.dsn()
-    before = postmaster_pid(folder)
+    before = postmaster_pid(used)
     killed.kill()
-    (folder / "postgres/stopping").touch()
-    with EmbeddedPostgres.start(folder) as server:
+    (used / "postgres/stopping").touch()
+    with EmbeddedPostgres.start(used) as server:
         assert ask(server.dsn, "SELECT 1") == 1
-        assert postmaster_pid(folder) != before
+        assert postmaster_pid(used) != before
 
 
 def test_a_server_without_users_can_be_stopped_and_one_with_users_cannot(folder: Path) -> None:
@@ -215,9 +237,9 @@ def test_a_server_without_users_can_be_stopped_and_one_with_users_cannot(folder:
     assert stop_unused(folder) is True
 
 
-def test_a_crash_restart_keeps_what_was_committed(folder: Path) -> None:
-    with EmbeddedPostgres.start(folder) as server:
-        ask(server.dsn, "CREATE TABLE kept AS SELECT 7 AS number")
+def test_a_crash_restart_keeps_what_was_committed(used: Path) -> None:
+    with EmbeddedPostgres.start(used) as server:
+        keep_a_seven(server.dsn)
         server.restart_immediate()
         assert ask(server.dsn, "SELECT number FROM kept") == 7
 
@@ -252,21 +274,21 @@ def test_a_path_with_any_sign_in_it_works(folder: Path) -> None:
 
 
 def test_the_environment_of_the_caller_does_not_steer_the_server(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    used: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in {"PGPORT": "1", "PGDATA": "/nowhere", "PGHOST": "nowhere", "LC_ALL": "xx_XX"}.items():
         monkeypatch.setenv(name, value)
-    with EmbeddedPostgres.start(folder) as server:
+    with EmbeddedPostgres.start(used) as server:
         assert ask(server.dsn, "SELECT 1") == 1
 
 
-def test_the_log_is_bounded(folder: Path) -> None:
-    base = folder / "postgres"
-    with EmbeddedPostgres.start(folder):
+def test_the_log_is_bounded(used: Path) -> None:
+    base = used / "postgres"
+    with EmbeddedPostgres.start(used):
         pass
     with (base / "server.log").open("ab") as log:
         log.truncate((1 << 20) + 1)
-    with EmbeddedPostgres.start(folder):
+    with EmbeddedPostgres.start(used):
         assert (base / "server.log").stat().st_size < 1 << 20
         assert (base / "server.log.1").exists()
 
