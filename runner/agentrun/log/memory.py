@@ -81,7 +81,7 @@ class MemoryStore:
         run = self._db.runs.get(run_id)
         if run is None:
             return None
-        newest = self._attempt_row(run, run.row.attempt) if run.row.attempt in run.attempts else None
+        newest = self._attempt_row(run, max(run.attempts)) if run.attempts else None
         return RunInfo(run=run.row, last_attempt=newest, summary=run.summary[2])
 
     async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
@@ -114,6 +114,7 @@ class MemoryStore:
         )
         run.confirmed[number] = self._db.now()
         run.row = replace(run.row, attempt=number)
+        run.claimer = b""  # the same process under another attempt is another epoch
         return number
 
     async def attempts(self, run_id: UUID) -> list[AttemptRow]:
@@ -167,6 +168,7 @@ class MemoryStore:
         run.row = replace(
             run.row, ended=False, ended_at=None, epoch=run.row.epoch + 1, attempt=run.row.attempt + 1
         )
+        run.claimer = b""
         return True
 
     # --- the log
