@@ -8,7 +8,6 @@ callers give no secrets to it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from agentrun.log.text import safe_text
@@ -148,6 +147,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     value, date = headers.get("retry-after"), headers.get("date")
     if value is None or date is None:
         return None
+    from email.utils import parsedate_to_datetime  # slow to import, and rarely needed
+
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - parsedate_to_datetime(date).timestamp())
     except (ValueError, TypeError, OverflowError):

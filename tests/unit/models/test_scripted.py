@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from agentrun.models import ModelError, ModelRequest, ModelResponse, ModelSetupError, build_model
+from agentrun.models import Message, ModelError, ModelRequest, ModelResponse, ModelSetupError, build_model
 from agentrun.proto import transcript_pb2 as pb
 
 
 def play(
     script: Sequence[Mapping[str, Any]], *, turns: int = 0, key: str = "turn#1", **more: Any
 ) -> ModelResponse:
-    messages = [pb.UserMessage(text="go"), *(pb.AssistantTurn() for _ in range(turns))]
+    messages: list[Message] = [pb.UserMessage(text="go"), *(pb.AssistantTurn() for _ in range(turns))]
     request = ModelRequest(instructions="be brief", messages=messages, key=key, **more)
     return asyncio.run(build_model("scripted:test", script=script).request(request))
 
@@ -53,7 +53,7 @@ def test_a_cut_turn_is_marked_truncated() -> None:
 
 
 def test_an_error_fails_the_first_tries_of_the_turn_behind_it() -> None:
-    script = [
+    script: list[Mapping[str, Any]] = [
         {"text": "one"},
         {"error": {"status": 429, "message": "slow down", "retryAfterSeconds": 7, "times": 2}},
         {"error": {"status": 500}},
@@ -68,7 +68,7 @@ def test_an_error_fails_the_first_tries_of_the_turn_behind_it() -> None:
 
 
 def test_an_error_with_times_0_is_raised_always() -> None:
-    script = [{"error": {"status": 401, "times": 0}}, {"text": "never"}]
+    script: list[Mapping[str, Any]] = [{"error": {"status": 401, "times": 0}}, {"text": "never"}]
     assert failure(script, key="t#999").reason == "Unauthorized"
 
 
