@@ -62,8 +62,9 @@ def read_answer(
     except ModelError as e:
         e.usage = spent
         raise
-    except RecursionError as e:
-        message = f"{provider}: JSON that is nested too deeply"
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as e:
+        # The dialects take any shape; should one slip through, it is the answer's fault and not the run's end.
+        message = clip(f"{provider}: an answer that cannot be read: {type(e).__name__}: {e}")
         raise ModelError("InvalidResponse", message, retryable=True, usage=spent) from e
     calls = any(part.HasField("tool_call") for part in turn.parts)
     turn.finish, turn.truncated = finish_of(turn.finish_raw, has_calls=calls)
