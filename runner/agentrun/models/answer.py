@@ -63,7 +63,7 @@ def read_answer(
         e.usage = spent
         raise
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as e:
-        # The dialects take any shape; should one slip through, it is the answer's fault and not the run's end.
+        # The dialects take any shape; one that slips through is the answer's fault, and not the run's end.
         message = clip(f"{provider}: an answer that cannot be read: {type(e).__name__}: {e}")
         raise ModelError("InvalidResponse", message, retryable=True, usage=spent) from e
     calls = any(part.HasField("tool_call") for part in turn.parts)
