@@ -68,8 +68,7 @@ class Proxy:
     def hold(self, matching: str = "") -> None:
         self._armed = (Fault.HOLD, matching)
 
-    @property
-    def fault_is_taken(self) -> bool:
+    def fault_was_taken(self) -> bool:
         return self._armed is None
 
     def release(self) -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+
 from agentrun.log.blobs import BlobStore, FolderBlobs, TableBlobs
 from agentrun.log.errors import BlobCorrupt, BlobMissing, BlobTooLarge
 from agentrun.log.memory import Database, MemoryStore
 from agentrun.proto import log_pb2 as pb
-
 from tests.contract.scenarios import new_run
 
 DATA = b"\x00\xff" * 10_000
