@@ -28,7 +28,7 @@ from agentrun.graph.types import (
     NotLaunched,
     Spawned,
     scope_of,
-    to_spawn,
+    to_root,
 )
 from agentrun.log.errors import LogError
 from agentrun.log.replay import FINALIZE
@@ -146,7 +146,7 @@ class Executor:
     async def run(self) -> Outcome:
         """Runs to the end or to a stop. Raises Fenced, CorruptLog, StoreUnavailable."""
         check_kinds(self.log.history, frozenset(self._kinds) | {FINALIZE})
-        self._scopes.open("", to_spawn(self._root, "", 0))
+        self._scopes.open("", to_root(self._root, ""))
         if (failure := self._scopes.failing("")) is not None:
             self._fail(failure.reason, failure.message)
         try:
@@ -284,7 +284,7 @@ class Executor:
 
     async def run_subgraph(self, node_id: str, root: Spawned) -> bytes:
         scope = node_id + "/"
-        self._scopes.open(scope, to_spawn(root, scope, 0))
+        self._scopes.open(scope, to_root(root, scope))
         self._changed.set()
         record = await self._scopes.result(scope)
         return await self.log.payload(record.output)

@@ -98,12 +98,12 @@ class Scopes:
     def _add(self, scope: str, spawn: pb.Spawn) -> None:
         self._unfinished[scope] += 1
         missing = {parent for parent in spawn.parents if parent not in self._history.done}
-        if spawn.parents and missing and spawn.id not in self._missing:
-            self._missing[spawn.id] = missing
-            for parent in missing:
-                self._dependents.setdefault(parent, []).append(spawn)
-        elif not missing:
+        if not missing:
             self._ready(spawn)
+            return
+        self._missing[spawn.id] = missing
+        for parent in missing:
+            self._dependents.setdefault(parent, []).append(spawn)
 
     def _check(self, scope: str, running: Iterable[str]) -> None:
         future = self._results.get(scope)

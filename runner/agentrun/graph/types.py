@@ -149,13 +149,18 @@ def scope_of(node_id: str) -> str:
 def to_spawn(spawned: Spawned, spawner: str, ordinal: int) -> pb.Spawn:
     """The record's form of a successor of node `spawner`; ValueError for a bad name."""
     scope = scope_of(spawner)
-    name = spawned.name or f"{spawner[len(scope) :]}.{ordinal}"
-    for part in (name, *spawned.parents):
-        if not _NAME.fullmatch(part):
-            raise ValueError(f"{part!r} is no node name: letters, digits, '_', '.' and '-', at most 128")
-    return pb.Spawn(
-        id=scope + name,
-        kind=spawned.kind,
-        input=pb.Payload(inline=spawned.input, media_type=spawned.media_type),
-        parents=[scope + parent for parent in spawned.parents] or [spawner],
-    )
+    spawn = to_root(spawned, scope, name=f"{spawner[len(scope) :]}.{ordinal}")
+    spawn.parents.extend([scope + _named(parent) for parent in spawned.parents] or [spawner])
+    return spawn
+
+
+def to_root(root: Spawned, scope: str, *, name: str = "root") -> pb.Spawn:
+    """The first node of a graph: it waits for nothing. `name`: where it has none of its own."""
+    payload = pb.Payload(inline=root.input, media_type=root.media_type)
+    return pb.Spawn(id=scope + _named(root.name or name), kind=root.kind, input=payload)
+
+
+def _named(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is no node name: letters, digits, '_', '.' and '-', at most 128")
+    return name

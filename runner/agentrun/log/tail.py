@@ -57,6 +57,8 @@ class Tail:
 
     def acknowledge(self, row: LogRow, sent_at: float) -> None:
         """The row stands in the log. `sent_at`: when the statement that says so was sent."""
+        if self.broken is not None:  # while the statement was under way; nobody waits for it
+            return
         assert self.unsent and self.unsent[0].seq == row.seq == self.acked + 1, (row.seq, self.acked)
         self.unsent.popleft()
         self.acked = row.seq
@@ -69,7 +71,8 @@ class Tail:
             if not future.done():
                 future.set_result(None)
 
-    def _retain(self, row: LogRow) -> None:
+    def retain(self, row: LogRow) -> None:
+        """Keeps the row at hand, within the bounds, lest a failover lose it."""
         self._retained.append(row)
         self._retained_bytes += len(row.record)
         while len(self._retained) > RETAINED_ROWS_MAX or self._retained_bytes > RETAINED_BYTES_MAX:
