@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
@@ -58,6 +59,7 @@ class RunLog:
             self.run_id, epoch=epoch, attempt=attempt, head=history.head, on_ack=self._acknowledged
         )
         self._tail.retain(own)
+        self._news = asyncio.Event()
 
     # --- writing
 
@@ -77,13 +79,20 @@ class RunLog:
 
     def _acknowledged(self, row: LogRow) -> None:
         self.history.fold(row.seq, decode(self.run_id, row.seq, row.record))
+        self._news.set()
+
+    async def acknowledged(self) -> None:
+        """Waits for the next record that is acknowledged."""
+        self._news.clear()
+        await self._news.wait()
 
     async def _store_blobs(self, record: pb.NodeRecord) -> None:
         for payload in (record.output, *(spawn.input for spawn in record.spawned)):
             if len(payload.inline) > INLINE_BYTES_MAX:
-                data = payload.inline
-                ref = await self._retried(lambda data=data: self._blobs.put(self.run_id, data))  # type: ignore[misc]
-                payload.blob.CopyFrom(ref)
+                payload.blob.CopyFrom(await self._retried(partial(self._put_blob, payload)))
+
+    async def _put_blob(self, payload: pb.Payload) -> pb.BlobRef:
+        return await self._blobs.put(self.run_id, payload.inline, payload.media_type)
 
     # --- reading
 

@@ -1,0 +1,128 @@
+"""An executor with all that goes on around it while it runs.
+
+Who calls: whatever has claimed a run: the command, a runner pod. It looks at the
+epoch and obeys the levels that the look brings, keeps the summary and the hints up
+to date apart from the appends, and writes how the attempt ended. What holds: none
+of it delays an append, and none of it is written by a process that is fenced off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from uuid import UUID
+
+from agentrun.graph.budget import limits_of
+from agentrun.graph.executor import Executor, Outcome
+from agentrun.log.errors import LogError, StoreUnavailable
+from agentrun.log.runlog import LOOK_SECONDS
+from agentrun.log.store import AttemptOutcome, Look
+from agentrun.log.summary import Phase, phase_of, summarize, to_json
+from agentrun.proto import log_pb2 as pb
+
+SUMMARY_SECONDS = 1.0
+NOTIFY_SECONDS = 0.02
+
+_OUTCOMES = {
+    pb.OUTCOME_SUCCEEDED: AttemptOutcome.SUCCEEDED,
+    pb.OUTCOME_FAILED: AttemptOutcome.FAILED,
+    pb.OUTCOME_CANCELLED: AttemptOutcome.CANCELLED,
+}
+
+
+class Drive:
+    """One run of one executor. `budget` is the definition's, in the manifest's form."""
+
+    def __init__(self, executor: Executor, *, budget: Mapping[str, Any]) -> None:
+        self.executor = executor
+        self.log = executor.log
+        self._budget = budget
+        self._levels_seen = ""
+        self._hinted = asyncio.Event()
+
+    def hint(self, run_id: UUID | None) -> None:
+        """Something may have changed: looks soon. For LogStore.listen."""
+        if run_id is None or run_id == self.log.run_id:
+            self._hinted.set()
+
+    async def run(self) -> Outcome:
+        """Runs to the end or to a stop. Raises Fenced, CorruptLog, StoreUnavailable."""
+        self.log.on_look = self._obey
+        await self.log.look()
+        around = [asyncio.create_task(part()) for part in (self._watch, self._summarize, self._notify)]
+        try:
+            outcome = await self.executor.run()
+        finally:
+            for task in around:
+                task.cancel()
+            await asyncio.wait(around)
+        await self._conclude(outcome)
+        return outcome
+
+    # --- levels
+
+    def _obey(self, look: Look) -> None:
+        """Levels, not events: the same again changes nothing."""
+        levels = look.levels
+        if levels.shutdown:
+            self.executor.cancel("shutdown: " + levels.shutdown, at_once=levels.shutdown == "Terminate")
+        elif levels.suspend:
+            self.executor.pause("Suspended")
+        if levels.budget != self._levels_seen:
+            self._levels_seen = levels.budget
+            changed = json.loads(levels.budget) if levels.budget else {}
+            self.executor.budget.set_limits(limits_of({**self._budget, **changed}))
+
+    async def _watch(self) -> None:
+        try:
+            while True:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._hinted.wait(), LOOK_SECONDS)
+                self._hinted.clear()
+                await self.log.look()
+        except LogError as error:
+            self.executor.stop_for(error)
+
+    # --- projections
+
+    def summary(self, phase: Phase = Phase.RUNNING, reason: str = "", message: str = "") -> dict[str, Any]:
+        """Of now."""
+        running = len(self.executor.running)
+        return summarize(self.log.history, phase=phase, reason=reason, message=message, in_flight=running)
+
+    async def _summarize(self) -> None:
+        seen = ""
+        while True:
+            text = to_json(self.summary())
+            if text != seen:
+                with suppress(StoreUnavailable):
+                    await self._put(text)
+                    seen = text
+            await asyncio.sleep(SUMMARY_SECONDS)
+
+    async def _notify(self) -> None:
+        seen = self.log.history.head
+        while True:
+            await self.log.acknowledged()
+            await asyncio.sleep(NOTIFY_SECONDS)
+            if self.log.history.head != seen:
+                seen = self.log.history.head
+                with suppress(StoreUnavailable):
+                    await self.log.store.notify([self.log.run_id])
+
+    async def _put(self, summary: str) -> None:
+        log = self.log
+        await log.store.put_summary(log.run_id, epoch=log.epoch, head=log.history.head, summary=summary)
+
+    async def _conclude(self, outcome: Outcome) -> None:
+        """Exactly at pause and end. The log has it all already, so the store may be away now."""
+        log = self.log
+        phase = phase_of(outcome.outcome)
+        how = _OUTCOMES.get(outcome.outcome, AttemptOutcome.PAUSED)
+        with suppress(StoreUnavailable):
+            await self._put(to_json(self.summary(phase, outcome.reason, outcome.message)))
+            await log.store.close_attempt(log.run_id, log.attempt, how, outcome.reason)
+            await log.store.notify([log.run_id])
