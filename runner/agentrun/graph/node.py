@@ -81,6 +81,9 @@ class NodeRun:
             raise NodeError("NoSuchNode", f"node {self.scope + name!r} is not done", retryable=False)
         return await self._log.payload(record.output)
 
+    def is_done(self, name: str) -> bool:
+        return self.scope + name in self._log.history.done
+
     def outputs(self, kind: str) -> Sequence[str]:
         done = self._log.history.done
         start = len(self.scope)

@@ -73,6 +73,9 @@ class NodeContext(Protocol):
     async def output(self, name: str) -> bytes:
         """The output of a finished node of the same graph."""
 
+    def is_done(self, name: str) -> bool:
+        """A node of the same graph is finished."""
+
     def outputs(self, kind: str) -> Sequence[str]:
         """Names of the finished nodes of a kind in the same graph, in the order of the log."""
 

@@ -213,8 +213,8 @@ class PostgresStore:
                 serial=token.serial,
             )
         except (asyncpg.UniqueViolationError, asyncpg.NotNullViolationError):
-            return False
-        return seq is not None or not row.final
+            return False  # a final row breaks the whole statement, the end of the run included
+        return seq is not None
 
     async def insert_pack(self, rows: Sequence[LogRow], token: Token) -> bool:
         if any(row.final for row in rows):

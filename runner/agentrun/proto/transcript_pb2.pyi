@@ -44,10 +44,12 @@ TOOL_OUTCOME_NOT_RUN: ToolOutcome
 TOOL_OUTCOME_DENIED: ToolOutcome
 
 class UserMessage(_message.Message):
-    __slots__ = ("text",)
+    __slots__ = ("text", "prompt")
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_FIELD_NUMBER: _ClassVar[int]
     text: str
-    def __init__(self, text: _Optional[str] = ...) -> None: ...
+    prompt: bool
+    def __init__(self, text: _Optional[str] = ..., prompt: _Optional[bool] = ...) -> None: ...
 
 class AssistantTurn(_message.Message):
     __slots__ = ("parts", "finish", "finish_raw", "model", "provider", "truncated", "response_id")

@@ -96,6 +96,9 @@ class ScriptedError(ManifestModel):
         description="HTTP status of the answer; 200 for an error inside a good answer."
     )
     message: ShortText = Field(default="", description="What the provider says.")
+    times: Annotated[Int, Field(ge=0, le=1_000_000)] = Field(
+        default=1, description="How many tries fail before the next turn is played; 0: every one. Default 1."
+    )
     retry_after_seconds: Annotated[Number, Field(ge=0, le=86400)] | None = Field(
         default=None, description="Value of Retry-After, in seconds. Default: no such header."
     )

@@ -1,0 +1,231 @@
+"""The agent loop as node kinds: a graph that grows a turn at a time.
+
+    append_user_message → run_assistant_turn → run_tool_batch → tool_call … →
+    run_assistant_turn → … → finalize_run
+
+Who calls: the executor. What holds: a step's record holds what the step produced,
+never the messages so far; a batch is a barrier over its calls, whose results the
+next turn finds complete; a call to a model or a tool is made behind a fresh
+confirmation and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentrun.agent import toolbox
+from agentrun.agent.conversation import Conversation, calls_of, text_of
+from agentrun.agent.steps import LOOP_WINDOW_TURNS, after_turn, is_loop
+from agentrun.agent.toolbox import Toolbox
+from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned, Usage, scope_of
+from agentrun.models import Model, ModelError, ModelRequest, estimate_tokens
+from agentrun.models.base import ToolDefinition
+from agentrun.models.base import Usage as ModelUsage
+from agentrun.proto import log_pb2
+from agentrun.proto import transcript_pb2 as pb
+from agentrun.tools import ArgumentsError, parse_arguments
+
+OUTPUT_TOKENS_RESERVED = 4096
+"""A turn's largest output, for the budget, where the manifest sets no maxTokens."""
+
+DEPTH_MAX = 8
+"""Agents within agents."""
+
+_TASK = {"type": "string", "description": "What to do, with all that is needed to do it."}
+_TASK_SCHEMA = {"type": "object", "properties": {"task": _TASK}, "required": ["task"]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agent:
+    """One agent of a manifest, ready to run. `agents`: tool name → the sub-agent that it calls."""
+
+    name: str
+    instructions: str
+    model: Model
+    settings: Mapping[str, Any]
+    timeout_seconds: float
+    toolbox: Toolbox
+    agents: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """As the manifest sets it."""
+        value = self.settings.get("maxTokens")
+        return int(value) if value else None
+
+
+@dataclass
+class _Scope:
+    """What this process remembers of one agent at work."""
+
+    agent: Agent
+    conversation: Conversation
+
+
+class AgentLoop:
+    """The node kinds of a run. `agents` holds the run's own agent under ""."""
+
+    def __init__(self, agents: Mapping[str, Agent], prompt: str) -> None:
+        self._agents = agents
+        self._scopes = {"": _Scope(agents[""], Conversation(prompt))}
+
+    @property
+    def root(self) -> Spawned:
+        """The first step."""
+        message = pb.UserMessage(prompt=True)
+        return Spawned(kind="append_user_message", name="user-1", input=message.SerializeToString())
+
+    def kinds(self) -> dict[str, NodeKind]:
+        """By name."""
+        steps = [
+            NodeKind(name="append_user_message", run=self.append_user_message, free=True),
+            NodeKind(name="run_assistant_turn", run=self.run_assistant_turn, turn=True),
+            NodeKind(name="run_tool_batch", run=self.run_tool_batch, free=True),
+            NodeKind(name="tool_call", run=self.tool_call),
+            NodeKind(name="finalize_run", run=self.finalize_run, free=True),
+        ]
+        return {kind.name: kind for kind in steps}
+
+    # --- the steps
+
+    async def append_user_message(self, node: NodeContext) -> NodeResult:
+        """Says what its input holds."""
+        number = node.name.removeprefix("user-")
+        turn = Spawned(kind="run_assistant_turn", name=f"turn-{number}")
+        return NodeResult(output=node.input, spawned=[turn])
+
+    async def run_assistant_turn(self, node: NodeContext) -> NodeResult:
+        """Asks the model for one turn."""
+        scope = self._scope(node)
+        number = _number(node)
+        request = ModelRequest(
+            instructions=scope.agent.instructions,
+            messages=await scope.conversation.before(node, number),
+            tools=self._definitions(scope.agent),
+            settings=scope.agent.settings,
+            max_output_tokens=scope.agent.max_output_tokens,
+            timeout_seconds=scope.agent.timeout_seconds,
+            key=f"{node.node_id}#{node.try_number}",
+            before_send=node.confirm,
+        )
+        output_max = request.max_output_tokens or OUTPUT_TOKENS_RESERVED
+        await node.reserve(estimate_tokens(request) + output_max)
+        try:
+            response = await scope.agent.model.request(request)
+        except ModelError as error:
+            raise NodeError(
+                error.reason,
+                error.message,
+                retryable=error.retryable,
+                retry_after_seconds=error.retry_after_seconds,
+                usage=_usage(error.usage),
+            ) from error
+        recent = await self._recent(node, scope, number - 1)
+        return NodeResult(
+            output=response.turn.SerializeToString(),
+            spawned=[after_turn([*recent, response.turn], number)],
+            usage=_usage(response.usage, turns=1),
+        )
+
+    async def run_tool_batch(self, node: NodeContext) -> NodeResult:
+        """One node for each call of the turn, and the next turn behind all of them."""
+        scope = self._scope(node)
+        number = _number(node)
+        turn = await scope.conversation.turn(node, number)
+        if is_loop(await self._recent(node, scope, number)):
+            message = f"the last {LOOP_WINDOW_TURNS} turns asked for the same calls"
+            raise NodeError("LoopDetected", message, retryable=False)
+        names = [f"call-{number}-{index}" for index in range(len(calls_of(turn)))]
+        calls = [Spawned(kind="tool_call", name=name) for name in names]
+        following = Spawned(kind="run_assistant_turn", name=f"turn-{number + 1}", parents=names)
+        return NodeResult(spawned=[*calls, following])
+
+    async def tool_call(self, node: NodeContext) -> NodeResult:
+        """Makes one call of a turn; its result, whatever it is, is for the model."""
+        scope = self._scope(node)
+        number, index = node.name.removeprefix("call-").split("-")
+        turn = await scope.conversation.turn(node, int(number))
+        call = calls_of(turn)[int(index)]
+        if turn.truncated:
+            told = toolbox.result(call.name, toolbox.NOT_RUN, toolbox.CUT_OFF)
+        elif call.name in scope.agent.agents:
+            told = await self._call_agent(node, scope.agent.agents[call.name], call)
+        elif scope.agent.toolbox.has(call.name):
+            told = await scope.agent.toolbox.call(node, call)
+        else:
+            known = [tool.name for tool in self._definitions(scope.agent)]
+            told = toolbox.unknown_tool(call.name, known)
+        return NodeResult(output=told.SerializeToString())
+
+    async def finalize_run(self, node: NodeContext) -> NodeResult:
+        """The answer, or the reason why there is none."""
+        if failure := node.input.decode():
+            raise NodeError(failure, f"the model's last turn: {failure}", retryable=False)
+        turn = await self._scope(node).conversation.turn(node, _number_of_last_turn(node))
+        final = None
+        if not scope_of(node.node_id):
+            final = log_pb2.Final(outcome=log_pb2.OUTCOME_SUCCEEDED, reason="Completed")
+        return NodeResult(output=pb.RunResult(text=text_of(turn)).SerializeToString(), final=final)
+
+    # --- sub-agents
+
+    async def _call_agent(self, node: NodeContext, name: str, call: pb.ToolCallPart) -> pb.ToolResult:
+        """A graph of its own below this node; its answer is the call's result."""
+        try:
+            task = parse_arguments(call.arguments).get("task")
+        except ArgumentsError as error:
+            return toolbox.result(call.name, toolbox.NOT_RUN, str(error))
+        if not isinstance(task, str) or not task.strip():
+            return toolbox.result(
+                call.name, toolbox.NOT_RUN, "Not run: 'task' must be a text that says what to do."
+            )
+        if node.node_id.count("/") + 1 >= DEPTH_MAX:
+            text = f"Not run: agents call each other at most {DEPTH_MAX} deep."
+            return toolbox.result(call.name, toolbox.NOT_RUN, text)
+        self._scopes[node.node_id + "/"] = _Scope(self._agents[name], Conversation(""))
+        message = pb.UserMessage(text=task)
+        root = Spawned(kind="append_user_message", name="user-1", input=message.SerializeToString())
+        try:
+            answer = pb.RunResult.FromString(await node.subgraph(root))
+        except NodeError as error:
+            return toolbox.result(call.name, toolbox.ERROR, f"Error: {error.reason}: {error.message}")
+        return toolbox.result(call.name, toolbox.OK, answer.text)
+
+    # --- of use to several
+
+    def _scope(self, node: NodeContext) -> _Scope:
+        return self._scopes[scope_of(node.node_id)]
+
+    def _definitions(self, agent: Agent) -> list[ToolDefinition]:
+        agents = [
+            ToolDefinition(name=tool, description=self._agents[name].description, parameters=_TASK_SCHEMA)
+            for tool, name in agent.agents.items()
+        ]
+        return [*agent.toolbox.definitions, *agents]
+
+    async def _recent(self, node: NodeContext, scope: _Scope, number: int) -> list[pb.AssistantTurn]:
+        """The turns up to `number`, as many as a decision looks at."""
+        first = max(1, number - LOOP_WINDOW_TURNS + 1)
+        return [await scope.conversation.turn(node, k) for k in range(first, number + 1)]
+
+
+def _number(node: NodeContext) -> int:
+    return int(node.name.rpartition("-")[2])
+
+
+def _number_of_last_turn(node: NodeContext) -> int:
+    return max(int(name.rpartition("-")[2]) for name in node.outputs("run_assistant_turn"))
+
+
+def _usage(usage: ModelUsage, *, turns: int = 0) -> Usage:
+    return Usage(
+        tokens_in=usage.tokens_in,
+        tokens_out=usage.tokens_out,
+        tokens_cached=usage.tokens_cached,
+        tokens_reasoning=usage.tokens_reasoning,
+        estimated=usage.estimated,
+        turns=turns,
+    )

@@ -1,0 +1,155 @@
+"""From a manifest to what an executor runs.
+
+Who calls: the command and the runner pod, before anything of a run is begun, so
+that what cannot start says so at once (exit code 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentrun.agent.loop import Agent, AgentLoop
+from agentrun.agent.toolbox import Toolbox
+from agentrun.graph.types import NodeKind, Spawned
+from agentrun.models import Model, build_model
+from agentrun.models.base import ModelSetupError
+from agentrun.spec import AgentRunSpec, AgentSpec, HttpArguments, HttpTool, SecretSource, ToolSpec
+from agentrun.tools import Effect, HttpEndpoint, HttpSession, OnUnknown, Tool, ToolSetupError, build_tool
+
+Secrets = Mapping[tuple[str, str], str]
+"""(name, key) of a Secret → its value."""
+
+
+class SetupError(Exception):
+    """The run cannot start as it is written. One clear line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What to run. `budget` is in the manifest's form."""
+
+    kinds: Mapping[str, NodeKind]
+    root: Spawned
+    concurrency: int
+    budget: Mapping[str, Any]
+    models: list[Model] = field(default_factory=list)
+    tools: list[Tool] = field(default_factory=list)
+
+    async def close(self) -> None:
+        """Closes the connections of models and tools."""
+        for model in self.models:
+            await model.close()
+        for tool in self.tools:
+            await tool.close()
+
+
+def prepare(spec: AgentRunSpec, secrets: Secrets) -> Program:
+    """Builds models and tools (imports their libraries: seconds, for real providers).
+
+    Texts of the spec are resolved already. Raises SetupError.
+    """
+    if spec.program is not None:
+        raise SetupError("spec.program: graphs written in Python cannot be run by this version")
+    assert spec.agent is not None and spec.prompt is not None
+    if spec.agent.output_schema is not None:
+        raise SetupError("spec.agent.outputSchema: this version cannot check answers; remove it")
+    builder = _Builder(secrets)
+    agents = {"": builder.agent("", spec.agent, "spec.agent")}
+    for index, sub in enumerate(spec.agents):
+        agents[sub.name] = builder.agent(sub.name, sub, f"spec.agents[{index}]", sub.description)
+    loop = AgentLoop(agents, spec.prompt)
+    return Program(
+        kinds=loop.kinds(),
+        root=loop.root,
+        concurrency=spec.concurrency,
+        budget=spec.budget.model_dump(mode="json", by_alias=True, exclude_none=True),
+        models=builder.models,
+        tools=builder.tools,
+    )
+
+
+class _Builder:
+    def __init__(self, secrets: Secrets) -> None:
+        self.models: list[Model] = []
+        self.tools: list[Tool] = []
+        self._secrets = secrets
+        self._session = HttpSession()
+
+    def agent(self, name: str, spec: AgentSpec, path: str, description: str = "") -> Agent:
+        settings = spec.model.settings.model_dump(mode="json", by_alias=True, exclude_none=True)
+        tools: dict[str, Tool] = {}
+        agents: dict[str, str] = {}
+        for index, tool in enumerate(spec.tools):
+            if tool.agent is not None:
+                agents[tool.tool_name] = tool.agent
+            else:
+                tools[tool.tool_name] = self._tool(tool, f"{path}.tools[{index}]")
+        return Agent(
+            name=name,
+            instructions=spec.instructions or "",
+            model=self._model(spec, path, settings),
+            settings=settings,
+            timeout_seconds=spec.model.settings.timeout_seconds,
+            toolbox=Toolbox(tools),
+            agents=agents,
+            description=description,
+        )
+
+    def _model(self, spec: AgentSpec, path: str, settings: Mapping[str, Any]) -> Model:
+        if spec.model.fallbacks:
+            raise SetupError(f"{path}.model.fallbacks: this version has none; remove them")
+        script = None
+        if spec.model.script is not None:
+            turns = spec.model.script.turns
+            script = [turn.model_dump(mode="json", by_alias=True, exclude_none=True) for turn in turns]
+        try:
+            model = build_model(
+                spec.model.name,
+                base_url=spec.model.base_url,
+                api_key=self._secret(spec.model.api_key_from),
+                settings=settings,
+                script=script,
+            )
+        except ModelSetupError as error:
+            raise SetupError(f"{path}.model: {error}") from error
+        self.models.append(model)
+        return model
+
+    def _tool(self, spec: ToolSpec, path: str) -> Tool:
+        try:
+            tool = build_tool(
+                name=spec.tool_name,
+                python=spec.python.entrypoint if spec.python else None,
+                http=self._endpoint(spec.http) if spec.http else None,
+                session=self._session,
+                description=spec.description or "",
+                parameters=spec.parameters,
+                effect=Effect(spec.effect.value),
+                on_unknown=OnUnknown(spec.on_unknown.value),
+                timeout_seconds=spec.timeout_seconds,
+            )
+        except ToolSetupError as error:
+            raise SetupError(f"{path}: {error}") from error
+        self.tools.append(tool)
+        return tool
+
+    def _endpoint(self, spec: HttpTool) -> HttpEndpoint:
+        headers = {}
+        for header in spec.headers:
+            value = header.value if header.value is not None else self._secret(header.value_from)
+            headers[header.name] = value or ""
+        in_body = spec.arguments is HttpArguments.BODY
+        return HttpEndpoint(
+            url=spec.url,
+            method=spec.method,
+            headers=headers,
+            arguments="body" if in_body else "query",
+        )
+
+    def _secret(self, source: SecretSource | None) -> str | None:
+        if source is None:
+            return None
+        ref = source.secret_key_ref
+        return self._secrets[(ref.name, ref.key)]
