@@ -21,6 +21,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+
 from agentrun.local import locks
 from agentrun.local.embedded import EmbeddedPostgres, stop_unused
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from agentrun.graph.budget import Limits
-from agentrun.graph.executor import Executor, Outcome, RetryWaits
+from agentrun.graph.executor import Executor, RetryWaits
 from agentrun.graph.node import NodeRun
 from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned
 from agentrun.log.appender import Appender
@@ -296,8 +296,10 @@ class Run:
         await self.world.check()
         history = self.world.history
         assert info is not None and history is not None
-        return info.run.ended and history.final is not None and (
-            history.final.final.outcome == pb.OUTCOME_SUCCEEDED
+        return (
+            info.run.ended
+            and history.final is not None
+            and (history.final.final.outcome == pb.OUTCOME_SUCCEEDED)
         )
 
     async def _reopen(self) -> None:

@@ -126,7 +126,9 @@ class World:
         assert history is not None
         newer = [at for other, at in self.claims.items() if other > epoch]
         if newer and now > min(newer) + FRESH_SECONDS_MAX + 1e-6:
-            self.refuse(f"{process} (epoch {epoch}) calls {node.node_id}, {now - min(newer):.2f} s fenced off")
+            self.refuse(
+                f"{process} (epoch {epoch}) calls {node.node_id}, {now - min(newer):.2f} s fenced off"
+            )
         if not self.strict:
             return
         if not newer and history.final is not None:
@@ -238,9 +240,7 @@ class SimStore:
         return result
 
     async def close_attempt(self, run_id: UUID, attempt: int, outcome: AttemptOutcome, reason: str) -> bool:
-        result: bool = await self._send(
-            lambda: self._backing.close_attempt(run_id, attempt, outcome, reason)
-        )
+        result: bool = await self._send(lambda: self._backing.close_attempt(run_id, attempt, outcome, reason))
         return result
 
     async def claim(self, run_id: UUID, *, attempt: int, claimer: bytes) -> int | None:
@@ -305,9 +305,7 @@ class SimStore:
         return await self._backing.inbox(run_id)
 
     async def put_summary(self, run_id: UUID, *, epoch: int, head: int, summary: str) -> None:
-        await self._send(
-            lambda: self._backing.put_summary(run_id, epoch=epoch, head=head, summary=summary)
-        )
+        await self._send(lambda: self._backing.put_summary(run_id, epoch=epoch, head=head, summary=summary))
 
     async def notify(self, run_ids: Sequence[UUID]) -> None:
         return None

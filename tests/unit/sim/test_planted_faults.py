@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+
 from agentrun.graph.executor import Executor
 from agentrun.graph.node import NodeRun
 from agentrun.log.appender import Appender
@@ -15,7 +16,6 @@ from agentrun.log.memory import Database, MemoryStore
 from agentrun.log.store import LogRow, Token
 from agentrun.log.tail import Tail
 from agentrun.proto import log_pb2 as pb
-
 from tests.support.sim.history import Run
 from tests.support.sim.loop import SimLoop
 

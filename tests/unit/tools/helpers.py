@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+
 from agentrun.tools import HttpEndpoint, HttpSession, Tool, ToolCall, ToolError, ToolOutput, build_tool
 
 D40 = (

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Annotated, Any, Literal
 
 import pydantic
+
 from agentrun.tools import ToolContext, ToolError, ToolOutput
 
 not_callable = 3

@@ -6,9 +6,9 @@ import math
 import time
 
 import pytest
+
 from agentrun.tools import ArgumentsError, parse_arguments
 from agentrun.tools.arguments import NESTING_MAX, write_exact
-
 from tests.unit.tools.helpers import D40
 
 

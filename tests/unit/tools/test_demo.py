@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from agentrun.tools import build_tool
 from agentrun.tools.demo import COUNTER_VARIABLE
-
 from tests.unit.tools.helpers import run
 
 

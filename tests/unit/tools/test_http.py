@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from agentrun.tools import (
     Effect,
     HttpEndpoint,
     ToolSetupError,
 )
 from agentrun.tools.http import RESPONSE_BYTES_MAX
-
 from tests.support.stub_tools import Answer, StubTools
 from tests.unit.tools.helpers import D40, a_call, endpoint_tool, failing, run
 

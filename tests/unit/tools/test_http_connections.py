@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from agentrun.tools import (
     Effect,
     HttpSession,
     ToolError,
 )
-
 from tests.support.stub_tools import Answer, StubTools, closed_port, wait_until
 from tests.unit.tools.helpers import a_call, endpoint_tool, failing, run
 

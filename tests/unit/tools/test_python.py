@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from agentrun.tools import Effect, ToolError
 
+from agentrun.tools import Effect, ToolError
 from tests.support.stub_tools import wait_until
 from tests.unit.tools import sample_functions
 from tests.unit.tools.helpers import D40, a_call, run

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentrun.tools import ToolSetupError, build_tool
 
+from agentrun.tools import ToolSetupError, build_tool
 from tests.unit.tools.helpers import SAMPLES as MODULE
 from tests.unit.tools.helpers import python_tool as tool
 

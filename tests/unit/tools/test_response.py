@@ -6,6 +6,7 @@ import time
 from email.utils import formatdate
 
 import pytest
+
 from agentrun.tools import RESULT_BYTES_MAX, ToolError
 from agentrun.tools.response import RETRY_AFTER_SECONDS_MAX, read_response, retry_after_seconds
 

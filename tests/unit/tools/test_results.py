@@ -14,6 +14,7 @@ from typing import Any
 
 import pydantic
 import pytest
+
 from agentrun.tools import RESULT_BYTES_MAX, ResultError, cut_text, render_result
 from agentrun.tools.results import ERROR_BYTES_MAX, render_error
 

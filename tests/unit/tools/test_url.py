@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from agentrun.tools import ArgumentsError, ToolSetupError, parse_arguments
 from agentrun.tools.url import UrlTemplate
 
