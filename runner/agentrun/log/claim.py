@@ -17,7 +17,7 @@ from agentrun.log.clock import Clock
 from agentrun.log.errors import Fenced, RunEnded, StoreUnavailable
 from agentrun.log.replay import ATTEMPT, FORMAT, History, decode
 from agentrun.log.runlog import RunLog
-from agentrun.log.store import AttemptOutcome, LogRow, LogStore
+from agentrun.log.store import AttemptOutcome, LogRow, LogStore, Token
 from agentrun.proto import log_pb2 as pb
 
 
@@ -49,6 +49,7 @@ class _Claim:
         self.record = b""
         self.record_at = 0
         self.history = History(run_id)
+        self.server = ""
 
     async def take_epoch(self) -> int:
         """Repeated after a lost reply, the same claimer gets the same epoch."""
@@ -67,19 +68,26 @@ class _Claim:
     async def enter(self) -> History:
         """Reads the log and puts our attempt record behind it. Safe to repeat from its start."""
         while True:
+            # The token comes before the read: a failover between what is read and what is
+            # written, which may have taken rows back, then refuses the insert.
+            token = await self.store.connect()
+            if token.server != self.server:
+                self.server = token.server
+                self.history = History(self.run_id)
+                self.record_at = 0
             await self._read()
             if self.record_at:
                 return self.history
             if not self.record:
                 self.record = await self._attempt_record()
             row = LogRow(run_id=self.run_id, seq=self.history.head + 1, record=self.record)
-            if await self.store.insert_next(row, await self.store.connect()):
+            if await self.store.insert_next(row, token):
                 self._fold(row.seq, row.record)
                 return self.history
-            await self._check_epoch()
+            await self._check_epoch(token)
 
     async def _read(self) -> None:
-        """Folds what is new; from the start again where a failover took rows back."""
+        """Folds what is new."""
         for seq, data in await self.store.read_rows(self.run_id, after=self.history.head):
             self._fold(seq, data)
         if self.history.final is not None:
@@ -93,16 +101,12 @@ class _Claim:
             self.record_at = seq
         self.history.fold(seq, record)
 
-    async def _check_epoch(self) -> None:
+    async def _check_epoch(self, token: Token) -> None:
         look = await self.store.look(self.run_id, attempt=self.attempt)
         if look is None:
             raise Fenced(self.run_id, "there is no such run any more")
-        if look.epoch != self.epoch:
+        if look.epoch != self.epoch or look.claimer not in (b"", self.writer):
             raise Fenced(self.run_id, f"the run's epoch is {look.epoch}, ours is {self.epoch}")
-        if look.head < self.history.head:
-            self.history = History(self.run_id)
-            self.record_at = 0
-        token = await self.store.connect()
         if look.server != token.server:
             self.store.give_up(token)
             raise StoreUnavailable("the server behind the connection was replaced")

@@ -158,6 +158,7 @@ class MemoryStore:
             head=run.head,
             levels=row.levels,
             server=self._db.server,
+            claimer=run.claimer,
         )
 
     async def reopen(self, row: LogRow) -> bool:

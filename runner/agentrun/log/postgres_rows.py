@@ -52,6 +52,7 @@ def look(row: Record) -> Look:
         head=row["head"],
         levels=levels(row),
         server=server_name(row["server"]),
+        claimer=row["claimer"],
     )
 
 

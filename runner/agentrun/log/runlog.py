@@ -56,7 +56,12 @@ class RunLog:
         self._appender = appender
         self._blobs = blobs
         self._tail = Tail(
-            self.run_id, epoch=epoch, attempt=attempt, head=history.head, on_ack=self._acknowledged
+            self.run_id,
+            epoch=epoch,
+            attempt=attempt,
+            writer=writer,
+            head=history.head,
+            on_ack=self._acknowledged,
         )
         self._tail.retain(own)
         self._news = asyncio.Event()

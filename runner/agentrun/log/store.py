@@ -93,7 +93,8 @@ class AttemptRow:
 class Look:
     """What a process must know to go on: who owns the run, and what its owner wants.
 
-    `head` is the greatest seq in the log (0: none).
+    `head` is the greatest seq in the log (0: none). `claimer` made the newest claim, and
+    is empty while a newer attempt is allocated that has not claimed yet.
     """
 
     epoch: int
@@ -102,6 +103,7 @@ class Look:
     head: int
     levels: Levels
     server: str
+    claimer: bytes = b""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,11 +25,19 @@ class Tail:
     """See the module's docstring. `on_ack` is called for each row once, in the order of seq."""
 
     def __init__(
-        self, run_id: UUID, *, epoch: int, attempt: int, head: int, on_ack: Callable[[LogRow], None]
+        self,
+        run_id: UUID,
+        *,
+        epoch: int,
+        attempt: int,
+        writer: bytes,
+        head: int,
+        on_ack: Callable[[LogRow], None],
     ) -> None:
         self.run_id = run_id
         self.epoch = epoch
         self.attempt = attempt
+        self.writer = writer
         self.acked = head
         self.unsent: deque[LogRow] = deque()
         self.token: Token | None = None
@@ -95,6 +103,9 @@ class Tail:
             return "there is no such run any more"
         if look.epoch != self.epoch:
             return f"the run's epoch is {look.epoch}, ours is {self.epoch}"
+        if look.claimer not in (b"", self.writer):
+            # A failover lost our claim, and another process was given the same epoch.
+            return f"another process has claimed epoch {look.epoch}"
         return ""
 
     def confirm(self, sent_at: float) -> None:

@@ -8,9 +8,12 @@ the run once. Its answer depends on every node, so a wrong replay shows.
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from agentrun.graph.budget import Limits
@@ -40,7 +43,6 @@ TROUBLES = [
     "overlap",
     "leave",
 ]
-RUN = UUID(int=7)
 OWNER = "sim"
 
 
@@ -64,6 +66,26 @@ def draw_plan(rng: random.Random) -> Plan:
     failing = {node: rng.randint(1, 2) for node in works if rng.random() < 0.15}
     fatal = rng.choice(works) if rng.random() < 0.2 else ""
     return Plan(width, depth, inner, failing, "" if "/" in fatal else fatal, rng.choice([1, 3, 16]))
+
+
+class FailoverDatabase(Database):
+    """May be replaced by a standby that lacks the last statements."""
+
+    KEPT = 8
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        super().__init__(now)
+        self._snapshots: deque[dict[UUID, Any]] = deque(maxlen=self.KEPT)
+
+    def snapshot(self) -> None:
+        self._snapshots.append(copy.deepcopy(self.runs))
+
+    def fail_over(self, *, lost: int) -> None:
+        self.server = str(int(self.server) + 1)
+        if len(self._snapshots) > lost:
+            for _ in range(lost):
+                self._snapshots.pop()
+            self.runs = copy.deepcopy(self._snapshots[-1])
 
 
 class Graph:
@@ -157,11 +179,16 @@ class Run:
 
     def __init__(self, seed: int, backing: Callable[[SimLoop], LogStore] | None = None) -> None:
         self.rng = random.Random(seed)
-        self.loop = SimLoop(self.rng)
-        make = backing or (lambda loop: MemoryStore(Database(loop.time)))
-        self.world = World(self.loop, RUN, make(self.loop))
+        self.loop = SimLoop(self.rng)  # type: ignore[abstract]
+        self.database = None if backing else FailoverDatabase(self.loop.time)
+        make = backing or (lambda loop: MemoryStore(self.database or Database(loop.time)))
+        self.run_id = UUID(int=seed + 1)
+        self.world = World(self.loop, self.run_id, make(self.loop))
         scale = self.rng.choice([0.0, 1.0, 3.0])
         self.world.faults = Faults(0.02 * scale, 0.03 * scale, 0.02 * scale, 0.05 * scale)
+        if self.database is not None and self.rng.random() < 0.25:
+            self.world.strict = False
+            self.world.on_statement = self.database.snapshot
         self.plan = draw_plan(self.rng)
         self.fatal: set[str] = set()
         self.executors: dict[str, Executor] = {}
@@ -182,7 +209,9 @@ class Run:
 
     async def _main(self) -> None:
         backing = self.world.backing
-        await backing.create_run(RunRow(run_id=RUN, owner=OWNER, name="sim", definition=b"", digest=""))
+        await backing.create_run(
+            RunRow(run_id=self.run_id, owner=OWNER, name="sim", definition=b"", digest="")
+        )
         for _ in range(self.rng.randint(1, 6)):
             process, task = await self._start()
             await self._trouble(process, task)
@@ -200,16 +229,16 @@ class Run:
 
     async def _start(self) -> tuple[str, asyncio.Task[object]]:
         """A process for the run, as a command or an operator starts one."""
-        info = await self.world.backing.get_run(RUN)
+        info = await self.world.backing.get_run(self.run_id)
         assert info is not None
         if info.run.ended:
             await self._reopen()
-            info = await self.world.backing.get_run(RUN)
+            info = await self.world.backing.get_run(self.run_id)
             assert info is not None
         self.count += 1
         process = f"p{self.count}"
         attempt = await self.world.backing.allocate_attempt(
-            RUN, expected=info.run.attempt, process=process, previous=AttemptOutcome.DISRUPTED
+            self.run_id, expected=info.run.attempt, process=process, previous=AttemptOutcome.DISRUPTED
         )
         token = PROCESS.set(process)
         try:
@@ -227,7 +256,7 @@ class Run:
             log = await claim(
                 appender=appender,
                 blobs=TableBlobs(store),
-                run_id=RUN,
+                run_id=self.run_id,
                 attempt=attempt,
                 writer=process.encode(),
             )
@@ -267,8 +296,8 @@ class Run:
         if kind == "kill":
             self.loop.kill(process)
         elif kind == "stop":
-            self.loop.stop(process)
-            self.loop.call_later(rng.random() * rng.choice([1.0, 12.0, 40.0]), self.loop.proceed, process)
+            self.loop.freeze(process)
+            self.loop.call_later(rng.random() * rng.choice([1.0, 12.0, 40.0]), self.loop.thaw, process)
         elif kind == "stop in flight":
             self.world.stop_in_flight[process] = rng.choice([4.0, 7.0, 15.0, 40.0])
             for _ in range(200):  # the next process comes while this one is stopped
@@ -279,6 +308,8 @@ class Run:
             if within is not None:
                 self.hard.add(process)
             self._as(process, lambda: self.executors[process].pause("Drained", within_seconds=within))
+        elif kind == "overlap" and not self.world.strict and self.database is not None:
+            self.database.fail_over(lost=rng.choice([0, 1, 2, 5]))
         elif kind in ("leave", "kill at a step"):
             await asyncio.wait([task], timeout=rng.choice([5.0, 60.0]))
         if task.done() and isinstance(task.result(), Violation):
@@ -292,7 +323,7 @@ class Run:
             PROCESS.reset(token)
 
     async def _over(self) -> bool:
-        info = await self.world.backing.get_run(RUN)
+        info = await self.world.backing.get_run(self.run_id)
         await self.world.check()
         history = self.world.history
         assert info is not None and history is not None
@@ -309,13 +340,13 @@ class Run:
         assert history is not None
         if history.final is None or history.final.final.outcome == pb.OUTCOME_SUCCEEDED:
             return
-        info = await self.world.backing.get_run(RUN)
+        info = await self.world.backing.get_run(self.run_id)
         assert info is not None
         record = pb.NodeRecord(
             format=FORMAT, id=f"reopened.{history.head}", kind=REOPENED, epoch=info.run.epoch + 1
         )
         await self.world.backing.reopen(
-            LogRow(run_id=RUN, seq=history.head + 1, record=record.SerializeToString())
+            LogRow(run_id=self.run_id, seq=history.head + 1, record=record.SerializeToString())
         )
         await self.world.check()
 

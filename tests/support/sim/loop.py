@@ -45,11 +45,11 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     # --- processes
 
-    def stop(self, process: str) -> None:
+    def freeze(self, process: str) -> None:
         """SIGSTOP."""
         self._stopped.add(process)
 
-    def proceed(self, process: str) -> None:
+    def thaw(self, process: str) -> None:
         """SIGCONT: timers that fell due meanwhile fire at once."""
         self._stopped.discard(process)
 
@@ -85,7 +85,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._tasks.append(task)
         return task
 
-    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Any = None) -> asyncio.Handle:
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
         context = context if context is not None else contextvars.copy_context()
         handle = asyncio.Handle(callback, args, self, context)
         process = context.get(PROCESS, "network")
@@ -93,12 +95,12 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._queues.setdefault(process, deque()).append(handle)
         return handle
 
-    def call_later(
+    def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self._time + max(0.0, delay), callback, *args, context=context)
 
-    def call_at(
+    def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
         context = context if context is not None else contextvars.copy_context()

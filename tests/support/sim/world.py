@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from agentrun.graph.node import NodeRun
 from agentrun.log.clock import Clock
 from agentrun.log.errors import CorruptLog, StoreUnavailable
 from agentrun.log.replay import ATTEMPT, REOPENED, History, decode
@@ -33,7 +34,6 @@ from agentrun.log.store import (
     Token,
 )
 from agentrun.log.tail import FRESH_SECONDS_MAX
-from agentrun.proto import log_pb2 as pb
 from tests.support.sim.loop import PROCESS, SimLoop
 
 
@@ -90,6 +90,7 @@ class World:
     stop_in_flight: dict[str, float] = field(default_factory=dict)
     cancelled: list[tuple[str, str]] = field(default_factory=list)
 
+    on_statement: Callable[[], None] = lambda: None
     violations: list[str] = field(default_factory=list)
 
     def refuse(self, what: str) -> None:
@@ -117,20 +118,21 @@ class World:
         if info is not None and info.run.ended != final_seen:
             self.refuse(f"ended is {info.run.ended}, a final record stands: {final_seen}")
         self.history = history
+        self.on_statement()
 
-    def call(self, process: str, epoch: int, node: pb.Spawn | Any, parents: Sequence[str]) -> None:
+    def call(self, process: str, epoch: int, node: NodeRun, parents: Sequence[str]) -> None:
         """A node's handler reaches out, now."""
         now = self.loop.time()
         self.calls.append(Call(now, process, epoch, node.node_id))
         history = self.history
         assert history is not None
+        if not self.strict:
+            return
         newer = [at for other, at in self.claims.items() if other > epoch]
         if newer and now > min(newer) + FRESH_SECONDS_MAX + 1e-6:
             self.refuse(
                 f"{process} (epoch {epoch}) calls {node.node_id}, {now - min(newer):.2f} s fenced off"
             )
-        if not self.strict:
-            return
         if not newer and history.final is not None:
             self.refuse(f"{process} calls {node.node_id} behind a final record")
         if not newer and node.node_id in history.done:
@@ -184,8 +186,8 @@ class SimStore:
         if seconds is not None:
             context = contextvars.copy_context()
             context.run(PROCESS.set, "network")
-            self._world.loop.stop(process)
-            self._world.loop.call_later(seconds, self._world.loop.proceed, process, context=context)
+            self._world.loop.freeze(process)
+            self._world.loop.call_later(seconds, self._world.loop.thaw, process, context=context)
 
     async def _late(self, call: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         try:
