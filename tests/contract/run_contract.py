@@ -16,6 +16,13 @@ class RunContract:
     # --- runs and levels
 
     @scenario
+    async def test_the_first_resolved_definition_stands(self, store: LogStore) -> None:
+        run_id = await new_run(store)
+        assert await store.resolve(run_id, b"first") == b"first"
+        assert await store.resolve(run_id, b"second") == b"first"
+        assert await store.resolve(uuid4(), b"none") is None
+
+    @scenario
     async def test_a_created_run_reads_back_as_written_and_its_id_is_taken(self, store: LogStore) -> None:
         levels = Levels(generation=3, suspend=True, shutdown="Stop", budget='{"tokens": 1}')
         row = RunRow(

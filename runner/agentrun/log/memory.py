@@ -31,6 +31,7 @@ from agentrun.log.store import (
 class _Run:
     row: RunRow
     claimer: bytes = b""
+    resolved: bytes = b""
     log: dict[int, bytes] = field(default_factory=dict)
     head: int = 0
     attempts: dict[int, AttemptRow] = field(default_factory=dict)
@@ -89,6 +90,13 @@ class MemoryStore:
         found.sort(key=lambda row: (row.created_at, row.run_id), reverse=True)
         infos = [await self.get_run(row.run_id) for row in found[:limit]]
         return [info for info in infos if info is not None]
+
+    async def resolve(self, run_id: UUID, resolved: bytes) -> bytes | None:
+        run = self._db.runs.get(run_id)
+        if run is None:
+            return None
+        run.resolved = run.resolved or resolved
+        return run.resolved
 
     async def set_levels(self, run_id: UUID, levels: Levels) -> bool:
         run = self._db.runs.get(run_id)

@@ -143,6 +143,10 @@ class PostgresStore:
         convert.refuse_nul(owner_prefix)
         return [convert.run_info(row) for row in await self._side.rows(SQL["list_runs"], owner_prefix, limit)]
 
+    async def resolve(self, run_id: UUID, resolved: bytes) -> bytes | None:
+        stands: bytes | None = await self._side.value(SQL["resolve"], run_id, resolved)
+        return stands
+
     async def set_levels(self, run_id: UUID, levels: Levels) -> bool:
         convert.refuse_nul(levels.shutdown, levels.budget)
         return bool(

@@ -153,6 +153,10 @@ class LogStore(Protocol):
     async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
         """The newest first (by created_at, then id)."""
 
+    async def resolve(self, run_id: UUID, resolved: bytes) -> bytes | None:
+        """Stores the definition with its referenced texts in it, unless one is stored
+        already; the one that stands from now on. None: there is no such run."""
+
     async def set_levels(self, run_id: UUID, levels: Levels) -> bool:
         """Sets all levels if `levels.generation` is greater than the stored one; else False."""
 

@@ -226,6 +226,9 @@ class SimStore:
     async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
         return await self._backing.list_runs(owner_prefix=owner_prefix, limit=limit)
 
+    async def resolve(self, run_id: UUID, resolved: bytes) -> bytes | None:
+        return await self._backing.resolve(run_id, resolved)
+
     async def set_levels(self, run_id: UUID, levels: Levels) -> bool:
         result: bool = await self._send(lambda: self._backing.set_levels(run_id, levels))
         return result

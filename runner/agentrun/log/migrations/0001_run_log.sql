@@ -5,6 +5,8 @@
 --
 -- run          One row a run: whose it is, its definition (once, never changed), who
 --              may write to its log, and what its owner wants of it now.
+--                resolved is the definition with the texts that it names by reference, as
+--                         the first claimer read them; later edits change nothing.
 --                epoch    is raised by every claim. A process that reads a greater
 --                         epoch than its own has lost the run.
 --                attempt  is the newest number given out in run_attempt. Only the
@@ -46,6 +48,7 @@ CREATE TABLE run (
     name       text        NOT NULL,
     definition bytea       NOT NULL,
     digest     text        NOT NULL,
+    resolved   bytea,
     generation bigint      NOT NULL DEFAULT 0,
     suspend    boolean     NOT NULL DEFAULT false,
     shutdown   text        NOT NULL DEFAULT '',

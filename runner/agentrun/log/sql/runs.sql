@@ -40,6 +40,10 @@ LEFT JOIN LATERAL (
 LEFT JOIN run_summary ON run_summary.run_id = run.run_id
 ORDER BY run.created_at DESC, run.run_id DESC
 
+-- name: resolve
+UPDATE run SET resolved = coalesce(resolved, $2) WHERE run_id = $1
+RETURNING resolved
+
 -- name: set_levels
 UPDATE run SET generation = $2, suspend = $3, shutdown = $4, budget = $5
 WHERE run_id = $1 AND generation < $2
