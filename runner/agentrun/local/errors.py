@@ -15,8 +15,28 @@ from pathlib import Path
 from agentrun.local.locks import LockTimeout
 
 
-class EmbeddedPostgresError(Exception):
+class LocalError(Exception):
+    """Base of all errors of `agentrun.local`: nothing was begun, or nothing goes on (exit code 2)."""
+
+
+class EmbeddedPostgresError(LocalError):
     """The embedded Postgres cannot be had. The message is one line for a person."""
+
+
+class BadStore(LocalError):
+    """What was given as the store's address is none."""
+
+
+class NoSuchRun(LocalError):
+    """No run has that id, or more than one does."""
+
+
+class NotOurs(LocalError):
+    """The run is steered by something else: an object in a cluster, another definition."""
+
+
+class HeldElsewhere(LocalError):
+    """A live process runs the run."""
 
 
 @contextmanager

@@ -1,0 +1,132 @@
+"""Runs a run at this terminal, from its attempt to the line that says how it stands.
+
+Who calls: the commands `run` and `resume`. What holds: the exit code is that of the
+log's outcome; whoever stops watching loses nothing but the view.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+
+from agentrun.agent import Program
+from agentrun.cli.common import payload, print_json, print_text, read_log
+from agentrun.cli.main import say
+from agentrun.cli.progress import choose_progress
+from agentrun.graph.executor import Outcome
+from agentrun.local.process import this_process
+from agentrun.local.records import answer_of
+from agentrun.local.runs import allocate
+from agentrun.local.session import Session
+from agentrun.local.signals import EXIT_PAUSED, Signals
+from agentrun.local.stores import without_password
+from agentrun.local.views import result_view
+from agentrun.log.errors import RunEnded, StoreUnavailable
+from agentrun.log.replay import History
+from agentrun.log.store import LogStore, RunInfo
+from agentrun.log.summary import Phase, phase_of
+from agentrun.proto import log_pb2 as pb
+
+_LIMIT_OPTIONS = {
+    "tokens": "--budget-tokens",
+    "wallSeconds": "--budget-wall-seconds",
+    "turns": "--budget-turns",
+    "retries": "--budget-retries",
+}
+
+
+async def attend(
+    store: LogStore,
+    info: RunInfo,
+    program: Program,
+    *,
+    args: argparse.Namespace,
+    signals: Signals,
+    grace_seconds: float,
+) -> int:
+    """Gets an attempt and runs it; the exit code. Raises HeldElsewhere, Fenced, …"""
+    process = this_process(f"agentrun {args.command}")
+    allocated = await allocate(store, info.run.run_id, process, take_over=args.take_over)
+    info = allocated.info
+    if allocated.attempt is None:
+        return await report_ended(store, info, args)
+    progress = choose_progress(quiet=args.quiet)
+    session = Session(
+        store,
+        program,
+        run_id=info.run.run_id,
+        attempt=allocated.attempt,
+        process=f"{process.command} on {process.host}, pid {process.pid}",
+        grace_seconds=grace_seconds,
+        observer=progress.observe,
+        on_claimed=progress.claimed,
+    )
+    signals.on_hard_end = progress.restore
+    signals.watch(session.stop, session.stop_at_once)
+    progress.begin(info, allocated.attempt)
+    try:
+        outcome = await session.run()
+    except RunEnded:
+        return await report_ended(store, info, args)
+    except StoreUnavailable as error:
+        outcome = Outcome(outcome=pb.OUTCOME_UNSPECIFIED, reason="StoreUnavailable", message=str(error))
+    finally:
+        progress.end()
+        await program.close()
+    return await _report(store, info, progress.history or History(info.run.run_id), outcome, args)
+
+
+async def report_ended(store: LogStore, info: RunInfo, args: argparse.Namespace) -> int:
+    """Says how a run ended that somebody else has ended."""
+    log = await read_log(store, info)
+    final = log.history.final
+    assert final is not None, "a run that has ended has a final record"
+    said = final.final
+    outcome = Outcome(outcome=said.outcome, reason=said.reason, message=said.message)
+    return await _report(store, info, log.history, outcome, args)
+
+
+async def _report(
+    store: LogStore, info: RunInfo, history: History, outcome: Outcome, args: argparse.Namespace
+) -> int:
+    """Says how the run stands; the exit code."""
+    phase, reason, message = phase_of(outcome.outcome), outcome.reason, outcome.message
+    code = {Phase.SUCCEEDED: 0, Phase.PAUSED: EXIT_PAUSED}.get(phase, 1)
+    answer = None
+    if history.final is not None and phase is Phase.SUCCEEDED:
+        answer = answer_of(history.final, await payload(store, info, history.final.output))
+    if phase is not Phase.SUCCEEDED:
+        told = f": {message}" if message else ""
+        say(f"{phase.lower()} ({reason}){told}")
+    if phase is Phase.PAUSED:
+        say(f"go on with: {_how_to_go_on(info, reason, message, args)}")
+    if args.output == "json":
+        print_json(
+            result_view(
+                info,
+                history,
+                phase=phase,
+                reason=reason,
+                message=message,
+                answer=answer,
+                exit_code=code,
+            )
+        )
+    elif answer is not None:
+        print_text(answer)
+    return code
+
+
+def _how_to_go_on(info: RunInfo, reason: str, message: str, args: argparse.Namespace) -> str:
+    """The command that goes on, with the options that it needs."""
+    words = ["agentrun", "resume", str(info.run.run_id)]
+    if args.store:
+        words += ["--store", without_password(args.store)]
+    text = " ".join(shlex.quote(word) for word in words)
+    if reason == "BudgetExceeded":
+        limit = message.partition(":")[0].removeprefix("budget.")
+        option = _LIMIT_OPTIONS.get(limit)
+        if option is not None:
+            raised = f"spec.budget.{limit}"
+            text += f" {option} N (or raise {raised} and run the manifest again with this --run-id)"
+    return text

@@ -1,0 +1,116 @@
+"""What several commands need: a loop, a run's log, and printing.
+
+Who calls: the commands of this package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from agentrun.local.records import answer_of
+from agentrun.local.runs import find_run, no_such_run
+from agentrun.local.stores import Place, opened, place_of, reach
+from agentrun.log.blobs import TableBlobs
+from agentrun.log.errors import LogError
+from agentrun.log.replay import History, decode
+from agentrun.log.store import LogStore, RunInfo
+from agentrun.proto import log_pb2 as pb
+
+T = TypeVar("T")
+
+LEFT_BEHIND_SECONDS_MAX = 1.0
+"""How long tasks that were cancelled in the end may take to notice."""
+
+
+def run_async(main: Coroutine[Any, Any, T]) -> T:
+    """As asyncio.run, but waits for no thread: one that looks a name up may hang for minutes."""
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=LEFT_BEHIND_SECONDS_MAX))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+Question = Callable[[LogStore, RunInfo], Awaitable[int]]
+
+
+def on_run(args: argparse.Namespace, question: Question) -> int:
+    """Finds the run that is named and asks something of it, starting nothing where nothing was kept."""
+    with place_of(args.store, create=False) as place:
+        if place is None:
+            raise no_such_run(args.run)
+        return run_async(_ask(place, args.run, question))
+
+
+async def _ask(place: Place, name: str, question: Question) -> int:
+    async with opened(place) as store:
+        return await question(store, await reach(lambda: find_run(store, name)))
+
+
+@dataclass
+class Log:
+    """A run's log, read at once."""
+
+    history: History
+    records: list[tuple[int, pb.NodeRecord]] = field(default_factory=list)
+
+
+async def read_log(store: LogStore, info: RunInfo) -> Log:
+    """Reads and folds it. Raises CorruptLog."""
+    log = Log(History(info.run.run_id))
+    for seq, data in await store.read_rows(info.run.run_id):
+        record = decode(info.run.run_id, seq, data)
+        log.history.fold(seq, record)
+        log.records.append((seq, record))
+    return log
+
+
+async def payload(store: LogStore, info: RunInfo, output: pb.Payload) -> bytes:
+    """The bytes of an output, from wherever they are."""
+    if output.WhichOneof("where") != "blob":
+        return output.inline
+    return await TableBlobs(store).get(info.run.run_id, output.blob)
+
+
+async def read_answer(store: LogStore, info: RunInfo, history: History) -> str | None:
+    """The answer of a run that has ended well, else None."""
+    final = history.final
+    if final is None:
+        return None
+    with suppress(LogError):
+        return answer_of(final, await payload(store, info, final.output))
+    return None
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """One object, indented."""
+    print(json.dumps(value, ensure_ascii=False, indent=2), flush=True)
+
+
+def print_json_line(value: dict[str, Any]) -> None:
+    """One object, a line."""
+    print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)
+
+
+def is_terminal(stream: Any) -> bool:
+    """Somebody watches."""
+    return bool(stream is not None and stream.isatty())
+
+
+def print_text(text: str) -> None:
+    """An answer, as it is, with one line break behind it."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,106 @@
+"""The command `agentrun`: reads its arguments, runs one command, tells what went wrong.
+
+Who calls: the console script and `python -m agentrun`. What holds: whatever is foreseen
+is told in one line on stderr with its exit code; `AGENTRUN_LOG=debug` shows the rest.
+Each command's module is imported when it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from agentrun.cli.arguments import build
+
+EXIT_CANNOT_START = 2
+EXIT_FAULT = 70
+"""A fault of agentrun itself."""
+
+EXIT_FENCED = 76
+EXIT_INTERRUPTED = 130
+"""Ctrl-C, in a command that runs nothing."""
+
+EXIT_BROKEN_PIPE = 141
+
+LOG_VARIABLE = "AGENTRUN_LOG"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the command and ends the process: a thread that hangs (a look-up of a name, a tool
+    that was left behind) must not keep a finished run's command from ending."""
+    code = run_command(sys.argv[1:] if argv is None else argv)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            code = code or EXIT_BROKEN_PIPE
+    os._exit(code)
+
+
+def run_command(argv: Sequence[str]) -> int:
+    """Runs the command; its exit code."""
+    parser = build()
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as end:
+        return int(end.code or 0)
+    if args.version:
+        from importlib.metadata import version
+
+        print(f"agentrun {version('agentrun')}")
+        return 0
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return EXIT_CANNOT_START
+    _set_up_log()
+    try:
+        code: int = import_module(f"agentrun.cli.{args.command}").run(args)
+        return code
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return EXIT_BROKEN_PIPE
+    except Exception as error:
+        return _tell(error)
+
+
+def _set_up_log() -> None:
+    level = os.environ.get(LOG_VARIABLE, "").upper()
+    import logging
+
+    if level in ("DEBUG", "INFO", "WARNING", "ERROR"):
+        logging.basicConfig(
+            level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        )
+    else:
+        # Python's last resort would print warnings of libraries over a progress display.
+        logging.getLogger().addHandler(logging.NullHandler())
+
+
+def _tell(error: Exception) -> int:
+    """One line for what is foreseen; its exit code."""
+    import logging
+
+    from agentrun.local.errors import LocalError
+    from agentrun.log.errors import Fenced, LogError
+
+    logging.getLogger(__name__).debug("the command failed", exc_info=error)
+    if isinstance(error, Fenced):
+        say(f"another process has taken the run over ({error.why})")
+        return EXIT_FENCED
+    if isinstance(error, LocalError | LogError) or type(error).__name__ in ("ManifestError", "SetupError"):
+        for line in str(error).splitlines() or [type(error).__name__]:
+            say(line)
+        return EXIT_CANNOT_START
+    say(f"a fault of agentrun: {type(error).__name__}: {error} ({LOG_VARIABLE}=debug shows where)")
+    return EXIT_FAULT
+
+
+def say(line: str) -> None:
+    """A line for a person."""
+    try:
+        print(f"agentrun: {line}", file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        pass  # the terminal is gone; the exit code tells

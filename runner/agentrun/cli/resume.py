@@ -1,0 +1,63 @@
+"""`agentrun resume`: goes on with a run from its stored definition, without its file."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from agentrun.agent import prepare
+from agentrun.cli.attend import attend, report_ended
+from agentrun.cli.common import on_run
+from agentrun.cli.main import say
+from agentrun.local.holders import holder
+from agentrun.local.levels import change_levels, of_resume
+from agentrun.local.process import this_machine
+from agentrun.local.runs import require_free, require_ours, stored_spec
+from agentrun.local.signals import EXIT_PAUSED, Interrupted, Signals
+from agentrun.log.store import LogStore, RunInfo
+from agentrun.spec import resolve_secrets
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code."""
+    with Signals() as signals:
+
+        async def resume(store: LogStore, info: RunInfo) -> int:
+            return await _resume(store, info, args, signals)
+
+        try:
+            return on_run(args, resume)
+        except Interrupted:
+            say("stopped before the run went on")
+            return EXIT_PAUSED
+
+
+async def _resume(store: LogStore, info: RunInfo, args: argparse.Namespace, signals: Signals) -> int:
+    require_ours(info)
+    if info.run.ended:
+        return await report_ended(store, info, args)
+    if not args.take_over:
+        require_free(info.run.run_id, holder(info.last_attempt, this_machine()))
+    spec = stored_spec(info)
+    program = prepare(spec, resolve_secrets(spec, os.environ, source=info.run.name))
+    await change_levels(store, info, of_resume(_raised(args)))
+    return await attend(
+        store,
+        info,
+        program,
+        args=args,
+        signals=signals,
+        grace_seconds=spec.termination_grace_period_seconds,
+    )
+
+
+def _raised(args: argparse.Namespace) -> dict[str, Any]:
+    """The limits that were named, by the manifest's names."""
+    named = {
+        "tokens": args.budget_tokens,
+        "wallSeconds": args.budget_wall_seconds,
+        "turns": args.budget_turns,
+        "retries": args.budget_retries,
+    }
+    return {name: value for name, value in named.items() if value is not None}

@@ -1,0 +1,91 @@
+"""`agentrun run`: a manifest becomes a run, or goes on with the one that it was.
+
+What holds: all that can be wrong with a manifest is found before anything is made; a
+run that is there already is recognised by its definition, and its stored one runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from uuid import UUID
+
+from agentrun.agent import Program, prepare
+from agentrun.cli.attend import attend, report_ended
+from agentrun.cli.common import run_async
+from agentrun.cli.main import say
+from agentrun.local.errors import LocalError, NoSuchRun
+from agentrun.local.holders import holder
+from agentrun.local.levels import change_levels, of_manifest
+from agentrun.local.process import this_machine
+from agentrun.local.runs import make_run, new_run_id, require_free
+from agentrun.local.signals import EXIT_PAUSED, Interrupted, Signals
+from agentrun.local.stores import Place, opened, place_of, reach
+from agentrun.spec import CONFIG_DIR_VARIABLE, AgentRun, load_manifest, resolve_secrets, resolve_texts
+
+MANIFEST_BYTES_MAX = 4 * 1024 * 1024
+
+
+def run(args: argparse.Namespace) -> int:
+    """The exit code."""
+    with Signals() as signals:
+        try:
+            manifest, program = _read(args.file)
+            run_id = _run_id(args.run_id, manifest)
+            with place_of(args.store) as place:
+                assert place is not None
+                return run_async(_run(place, run_id, manifest, program, args, signals))
+        except Interrupted:
+            say("stopped before the run began")
+            return EXIT_PAUSED
+
+
+def _read(file: str) -> tuple[AgentRun, Program]:
+    """The manifest with its texts, and what it runs. Raises ManifestError, SetupError, LocalError."""
+    source, folder = ("standard input", Path.cwd()) if file == "-" else (file, Path(file).parent)
+    try:
+        text = sys.stdin.buffer.read(MANIFEST_BYTES_MAX) if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise LocalError(f"{source} cannot be read: {error.strerror}") from error
+    manifest = load_manifest(text, source=source, base_dir=folder)
+    config = os.environ.get(CONFIG_DIR_VARIABLE)
+    # With the texts, and not with references to them: what runs must not change under a resume.
+    spec = resolve_texts(manifest.spec, Path(config) if config else None, source=source)
+    manifest = manifest.model_copy(update={"spec": spec})
+    return manifest, prepare(spec, resolve_secrets(spec, os.environ, source=source))
+
+
+def _run_id(named: str | None, manifest: AgentRun) -> UUID:
+    if named is None:
+        return manifest.spec.run_id or new_run_id()
+    try:
+        return UUID(named)
+    except ValueError:
+        raise NoSuchRun(f"--run-id must be a UUID, not {named[:60]!r}") from None
+
+
+async def _run(
+    place: Place,
+    run_id: UUID,
+    manifest: AgentRun,
+    program: Program,
+    args: argparse.Namespace,
+    signals: Signals,
+) -> int:
+    async with opened(place) as store:
+        info = await reach(lambda: make_run(store, run_id, manifest))
+        if info.run.ended:
+            return await report_ended(store, info, args)
+        if not args.take_over:
+            require_free(run_id, holder(info.last_attempt, this_machine()))
+        await change_levels(store, info, of_manifest(manifest.spec))
+        return await attend(
+            store,
+            info,
+            program,
+            args=args,
+            signals=signals,
+            grace_seconds=manifest.spec.termination_grace_period_seconds,
+        )

@@ -1,0 +1,154 @@
+"""What records say, for people and for programs that read our JSON. Pure.
+
+Who calls: the command's views and its progress. What holds: any record of any log
+gives something; what is not understood is described by its size.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from agentrun.graph.types import scope_of
+from agentrun.log.replay import ATTEMPT, INTENT, REOPENED, TRY
+from agentrun.proto import log_pb2 as pb
+from agentrun.proto import transcript_pb2 as transcript
+
+SHOWN_CHARACTERS_MAX = 100
+
+_TYPES: dict[str, type[Message]] = {
+    "UserMessage": transcript.UserMessage,
+    "AssistantTurn": transcript.AssistantTurn,
+    "ToolResult": transcript.ToolResult,
+    "RunResult": transcript.RunResult,
+}
+_TYPE_OF_KIND = {
+    "append_user_message": "UserMessage",
+    "run_assistant_turn": "AssistantTurn",
+    "tool_call": "ToolResult",
+    "finalize_run": "RunResult",
+}
+
+
+def decode_output(kind: str, media_type: str, data: bytes) -> Any:
+    """An output as a message of ours, as parsed JSON or as text; None where it is none of these."""
+    base, _, parameters = media_type.partition(";")
+    try:
+        if base == "application/x-protobuf":
+            named = parameters.strip().removeprefix("type=").rpartition(".")[2]
+            made = _TYPES.get(named or _TYPE_OF_KIND.get(kind, ""))
+            return made.FromString(data) if made is not None else None
+        if base == "application/json":
+            return json.loads(data)
+        if base.startswith("text/"):
+            return data.decode()
+    except (DecodeError, ValueError):
+        return None
+    return None
+
+
+def answer_of(record: pb.NodeRecord, data: bytes) -> str | None:
+    """The answer that a final record holds, as text; None where it has none."""
+    if record.final.outcome != pb.OUTCOME_SUCCEEDED:
+        return None
+    value = decode_output(record.kind, record.output.media_type, data)
+    if isinstance(value, transcript.RunResult):
+        return value.text
+    if isinstance(value, transcript.AssistantTurn):
+        return _said(value)
+    if isinstance(value, Message):
+        return None
+    if isinstance(value, str):
+        return value
+    return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def describe(record: pb.NodeRecord, data: bytes | None) -> str:
+    """A record in a few words. `data`: its output, None where it is not at hand."""
+    if record.HasField("final"):
+        final = record.final
+        return one_line(f"{outcome_name(final.outcome)}: {final.reason} {final.message}".strip())
+    if record.HasField("error"):
+        again = f", again in {record.error.retry_in_ms / 1000:g} s" if record.error.retryable else ""
+        return one_line(f"{record.error.reason}: {record.error.message}", keep=again)
+    if record.kind in (INTENT, REOPENED):
+        return f"of {record.parents[0]}" if record.parents else ""
+    value = decode_output(record.kind, record.output.media_type, data) if data is not None else None
+    return one_line(_words(record, value))
+
+
+def _words(record: pb.NodeRecord, value: Any) -> str:
+    if isinstance(value, transcript.UserMessage):
+        return value.text or "the run's prompt"
+    if isinstance(value, transcript.AssistantTurn):
+        calls = [part.tool_call.name for part in value.parts if part.HasField("tool_call")]
+        return "; ".join(filter(None, [_said(value), "calls " + ", ".join(calls) if calls else ""]))
+    if isinstance(value, transcript.ToolResult):
+        how = transcript.ToolOutcome.Name(value.outcome).removeprefix("TOOL_OUTCOME_").lower()
+        return f"{value.name} {how}: {value.content}"
+    if isinstance(value, transcript.RunResult):
+        return value.text
+    if isinstance(value, str):
+        return value
+    if value is not None:
+        return json.dumps(value, ensure_ascii=False)
+    spawned = f"then {', '.join(spawn.id for spawn in record.spawned)}" if record.spawned else ""
+    size = output_size(record.output)
+    return "; ".join(filter(None, [f"{size} bytes" if size else "", spawned]))
+
+
+def _said(turn: transcript.AssistantTurn) -> str:
+    return "".join(part.text.text for part in turn.parts if part.HasField("text"))
+
+
+def output_size(payload: pb.Payload) -> int:
+    """Bytes, wherever they are."""
+    return payload.blob.size_bytes if payload.WhichOneof("where") == "blob" else len(payload.inline)
+
+
+def outcome_name(outcome: pb.Outcome) -> str:
+    """Succeeded, Failed, Cancelled, Unspecified."""
+    return pb.Outcome.Name(outcome).removeprefix("OUTCOME_").capitalize()
+
+
+def called_tool(done: Mapping[str, pb.NodeRecord], node_id: str) -> str:
+    """The name of the tool that a `tool_call` node calls, from its turn's record; "" if not known."""
+    scope = scope_of(node_id)
+    number, _, index = node_id[len(scope) :].removeprefix("call-").partition("-")
+    turn = done.get(f"{scope}turn-{number}")
+    if turn is None or not index.isdigit():
+        return ""
+    value = decode_output(turn.kind, turn.output.media_type, turn.output.inline)
+    if not isinstance(value, transcript.AssistantTurn):
+        return ""
+    calls = [part.tool_call for part in value.parts if part.HasField("tool_call")]
+    return calls[int(index)].name if int(index) < len(calls) else ""
+
+
+def one_line(text: str, *, keep: str = "") -> str:
+    """Text as one line of a terminal may show it: bounded, without control characters."""
+    flat = " ".join(text[: 4 * SHOWN_CHARACTERS_MAX].split())
+    flat = "".join(c if c.isprintable() else "\ufffd" for c in flat)
+    if len(flat) > SHOWN_CHARACTERS_MAX:
+        flat = flat[: SHOWN_CHARACTERS_MAX - 1] + "…"
+    return flat + keep
+
+
+def moment(us: int) -> str | None:
+    """Microseconds since 1970 as RFC 3339, UTC; None for 0."""
+    return instant(datetime.fromtimestamp(us / 1e6, UTC)) if us else None
+
+
+def instant(when: datetime | None) -> str | None:
+    """RFC 3339, UTC, milliseconds."""
+    if when is None:
+        return None
+    return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+IS_OF_LOG = frozenset({ATTEMPT, TRY, INTENT, REOPENED})
+"""Kinds of records that are no step of the graph."""
