@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentrun.graph.types import NodeContext, NodeError
+from agentrun.log.text import safe_text
 from agentrun.models.base import ToolDefinition
 from agentrun.proto import transcript_pb2 as pb
 from agentrun.tools import Effect, OnUnknown, Tool, ToolCall, ToolError
@@ -28,8 +29,8 @@ OUTCOME_UNKNOWN = (
 
 
 def result(name: str, outcome: pb.ToolOutcome, content: str) -> pb.ToolResult:
-    """A result in the record's form."""
-    return pb.ToolResult(name=name, content=content, outcome=outcome)
+    """A result in the record's form; what a tool's own code said may hold anything."""
+    return pb.ToolResult(name=name, content=safe_text(content), outcome=outcome)
 
 
 def unknown_tool(name: str, known: list[str]) -> pb.ToolResult:

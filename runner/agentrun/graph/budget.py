@@ -8,7 +8,8 @@ lives here and dies with the process.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,12 +64,24 @@ class Budget:
         if retry:
             self._retries.add(node_id)
 
+    def unrecorded_seconds(self, running: Iterable[tuple[int, int]]) -> float:
+        """Time that is in no record yet, of the intervals (in microseconds) in which nodes in
+        flight have run; 0 where no limit asks for it, and more than exact where it is far."""
+        limit, totals = self.limits.wall_seconds, self.totals
+        intervals = list(running) if limit else []
+        longest = max((end - start for start, end in intervals), default=0) / 1e6
+        if totals.wall_seconds + longest < limit or not intervals:
+            return longest
+        busy = copy.deepcopy(totals.busy)
+        for start, end in intervals:
+            busy.add(start, end)
+        return busy.total_us / 1e6 - totals.wall_seconds
+
     def settle(self, node_id: str) -> None:
         """What the node's try used is in the totals, or it used nothing. Safe to repeat."""
         self._turns.discard(node_id)
         self._retries.discard(node_id)
-        if self._reserved.pop(node_id, None) is not None:
-            self._wake()
+        self.release(node_id)
 
     def _check(self, *, turn: bool, retry: bool, busy_seconds: float) -> None:
         limits, totals = self.limits, self.totals
@@ -103,6 +116,11 @@ class Budget:
         if used >= limit:
             raise LimitReached("tokens", f"{used} of {limit} tokens are used")
         return not self._reserved or used + sum(self._reserved.values()) + tokens <= limit
+
+    def release(self, node_id: str) -> None:
+        """Gives back what the node has reserved, for what is to run below it."""
+        if self._reserved.pop(node_id, None) is not None:
+            self._wake()
 
     def set_limits(self, limits: Limits) -> None:
         """From now on."""

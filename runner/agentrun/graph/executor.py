@@ -11,14 +11,13 @@ Who calls: whatever has claimed a run. What holds:
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from agentrun.graph.budget import Budget, Limits
 from agentrun.graph.node import NodeRun, final_record, settle
+from agentrun.graph.outcome import Outcome, RetryWaits
 from agentrun.graph.scopes import Scopes
 from agentrun.graph.types import (
     LimitReached,
@@ -30,10 +29,11 @@ from agentrun.graph.types import (
     scope_of,
     to_root,
 )
-from agentrun.log.errors import LogError
 from agentrun.log.replay import FINALIZE
 from agentrun.log.runlog import RunLog, check_kinds
 from agentrun.proto import log_pb2 as pb
+
+__all__ = ["Executor", "Observer", "Outcome", "RetryWaits"]
 
 Observer = Callable[[str, str, Mapping[str, Any]], None]
 """Called as observer(event, node_id, fields); events: launched, finished, failed, stopping."""
@@ -41,33 +41,6 @@ Observer = Callable[[str, str, Mapping[str, Any]], None]
 
 ABANDON_SECONDS_MAX = 2.0
 """How long nodes that were cancelled may take to notice."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """How `run` ended. `outcome` is UNSPECIFIED where the run goes on later (paused)."""
-
-    outcome: pb.Outcome
-    reason: str
-    message: str = ""
-
-    @property
-    def paused(self) -> bool:
-        """The run is not over."""
-        return self.outcome == pb.OUTCOME_UNSPECIFIED
-
-
-@dataclass(frozen=True, kw_only=True)
-class RetryWaits:
-    """Seconds before the next try: doubling from `first` to `last`, with jitter; never under Retry-After."""
-
-    first: float = 1.0
-    last: float = 60.0
-
-    def seconds(self, try_number: int, retry_after: float | None) -> float:
-        """The wait behind try `try_number`."""
-        wait = min(self.last, self.first * 2.0 ** min(try_number - 1, 20)) * random.uniform(0.75, 1.0)
-        return max(wait, retry_after or 0.0)
 
 
 class Executor:
@@ -87,7 +60,8 @@ class Executor:
         self.log = log
         self.budget = Budget(limits or Limits(), log.history.totals)
         self.running: dict[str, NodeRun] = {}
-        self._kinds = kinds
+        self.kinds = kinds
+        self.spawning: set[str] = set()
         self._root = root
         self._concurrency = concurrency
         self._waits = waits or RetryWaits()
@@ -97,7 +71,10 @@ class Executor:
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._scopes = Scopes(log.history, self._make_ready)
         self._stop: Outcome | None = None
-        self._ending = False
+        self._ending = ""  # the node whose record ends the run
+        self._quiet: asyncio.Future[None] | None = None
+        self._given_up = False
+        self._over = False
         self._error: Exception | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
@@ -126,9 +103,7 @@ class Executor:
         if self._stop is None or (self._stop.paused and not stop.paused):
             self._stop = stop
             self._observe("stopping", "", {"reason": stop.reason, "message": stop.message})
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._clear_timers()
         self.budget.close(NotLaunched())
         self._changed.set()
 
@@ -138,15 +113,23 @@ class Executor:
         self._deadline = asyncio.get_running_loop().call_later(max(0.0, seconds), self._give_up)
 
     def _give_up(self) -> None:
-        for task in self._tasks.values():
-            task.cancel()
+        if not self._given_up:  # once: nobody is disturbed while cleaning up
+            self._given_up = True
+            for task in self._tasks.values():
+                task.cancel()
+        self._changed.set()
+
+    def _clear_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
     # --- the loop
 
     async def run(self) -> Outcome:
         """Runs to the end or to a stop. Raises Fenced, CorruptLog, StoreUnavailable."""
-        check_kinds(self.log.history, frozenset(self._kinds) | {FINALIZE})
         self._scopes.open("", to_root(self._root, ""))
+        check_kinds(self.log.history, frozenset(self.kinds) | {FINALIZE})
         if (failure := self._scopes.failing("")) is not None:
             self._fail(failure.reason, failure.message)
         try:
@@ -162,18 +145,24 @@ class Executor:
     def _settled(self) -> bool:
         """Launches what may be launched; True when nothing is left to wait for."""
         self._launch()
-        if self._error is not None:
+        if self._error is not None or self._given_up:
             return True
         active = len(self._tasks) - self._scopes.waiting
-        return active == 0 and not self._timers and (self._stop is not None or not self._ready)
+        if self._quiet is not None and active == 1 and not self._quiet.done():
+            self._quiet.set_result(None)
+        if active:
+            return False
+        return self._stop is not None or bool(self._ending) or not (self._ready or self._timers)
 
     def _launch(self) -> None:
         while self._ready and self._stop is None and not self._ending and self._error is None:
             if len(self._tasks) - self._scopes.waiting >= self._concurrency:
                 return
             spawn = self._ready.popleft()
-            kind = self._kinds[spawn.kind]
-            busy = max((node.busy_seconds for node in self.running.values()), default=0.0)
+            if self._scopes.failing(scope_of(spawn.id)) is not None:
+                continue
+            kind = self.kinds[spawn.kind]
+            busy = self.budget.unrecorded_seconds(node.busy_us() for node in self.running.values())
             again = spawn.id in self.log.history.tries
             try:
                 self.budget.begin(spawn.id, turn=kind.turn, retry=again, free=kind.free, busy_seconds=busy)
@@ -203,7 +192,7 @@ class Executor:
     def _later(self, spawn: pb.Spawn, wait_seconds: float) -> None:
         if wait_seconds <= 0:
             self._ready.append(spawn)
-        elif self._stop is None:
+        elif self._stop is None and not self._ending:
             loop = asyncio.get_running_loop()
             self._timers[spawn.id] = loop.call_later(wait_seconds, self._due, spawn)
 
@@ -223,7 +212,7 @@ class Executor:
             self._limit_reached(limit)
         except NotLaunched:
             pass
-        except LogError as error:
+        except Exception as error:
             self.stop_for(error)
         finally:
             self.running.pop(spawn.id, None)
@@ -246,25 +235,28 @@ class Executor:
 
     async def _record(self, node: NodeRun, record: pb.NodeRecord) -> None:
         if record.HasField("final"):
-            await self._alone(node)
-        await self.log.append(record)
+            if self._ending:
+                record.ClearField("final")  # another node's record ends the run, and this one is kept
+            else:
+                await self._alone(node)
+        await self.append(record)
         self.budget.settle(node.node_id)
         self._scopes.finished(record)
         self._observe("finished", record.id, {"record": record})
 
     async def _alone(self, node: NodeRun) -> None:
-        """A final record waits for the siblings in flight: none of their results is lost."""
-        self._ending = True
-        others = [task for id_, task in self._tasks.items() if id_ != node.node_id]
-        if others:
-            await asyncio.wait(others)
-        if self._error is not None:
-            raise NotLaunched
+        """A final record waits for the nodes in flight: none of their results is lost. Those that
+        only wait for graphs of their own, of which nothing more is launched, are given up."""
+        self._ending = node.node_id
+        self._clear_timers()
+        self._quiet = asyncio.get_running_loop().create_future()
+        self._changed.set()
+        await self._quiet
 
     async def _failed(self, node: NodeRun, error: NodeError) -> None:
         wait = self._waits.seconds(node.try_number, error.retry_after_seconds) if error.retryable else 0.0
         record = node.try_record(error, wait)
-        await self.log.append(record)
+        await self.append(record)
         self.budget.settle(node.node_id)
         self._observe("failed", node.node_id, {"record": record})
         if error.retryable and self.budget.retry_left():
@@ -282,9 +274,18 @@ class Executor:
     def launched(self, node: NodeRun) -> None:
         self._observe("launched", node.node_id, {"kind": node.kind.name, "try": node.try_number})
 
-    async def run_subgraph(self, node_id: str, root: Spawned) -> bytes:
-        scope = node_id + "/"
-        self._scopes.open(scope, to_root(root, scope))
+    def check(self) -> None:
+        if self._over or self.log.history.final is not None:
+            raise NotLaunched
+
+    async def append(self, record: pb.NodeRecord) -> None:
+        self.check()
+        await self.log.append(record)
+
+    async def run_subgraph(self, scope: str, root: pb.Spawn) -> bytes:
+        if self._scopes.is_open(scope):
+            raise NodeError("InvalidGraph", f"{scope[:-1]}: a node has one graph of its own", retryable=False)
+        self._scopes.open(scope, root)
         self._changed.set()
         record = await self._scopes.result(scope)
         return await self.log.payload(record.output)
@@ -304,13 +305,13 @@ class Executor:
     # --- the end
 
     async def _abandon(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
+        self._clear_timers()
         if self._deadline is not None:
             self._deadline.cancel()
         self._give_up()
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=ABANDON_SECONDS_MAX)
+        self._over = True
 
     async def _end(self) -> Outcome:
         if (final := self.log.history.final) is not None:
@@ -336,7 +337,9 @@ class Executor:
     def _complete(self) -> Outcome:
         """Nothing is left to run, and no node has ended the run."""
         if self._scopes.unfinished(""):
-            stuck = [spawn.id for spawn in self.log.history.pending() if not scope_of(spawn.id)]
+            done = self.log.history.done
+            pending = self.log.history.pending()
+            stuck = [spawn.id for spawn in pending if any(parent not in done for parent in spawn.parents)]
             message = "waiting for parents that nothing spawns: " + ", ".join(stuck[:5])
             return Outcome(outcome=pb.OUTCOME_FAILED, reason="Stuck", message=message)
         return Outcome(outcome=pb.OUTCOME_SUCCEEDED, reason="Completed")

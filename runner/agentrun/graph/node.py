@@ -8,7 +8,7 @@ before anybody acts on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from agentrun.graph.budget import Budget
@@ -22,6 +22,7 @@ from agentrun.graph.types import (
     Spawned,
     Usage,
     scope_of,
+    to_root,
     to_spawn,
 )
 from agentrun.log.errors import LogError
@@ -38,8 +39,17 @@ class Host(Protocol):
 
     log: RunLog
     budget: Budget
+    kinds: Mapping[str, NodeKind]
+    spawning: set[str]
+    """Ids of the successors in all records so far, also in those that are under way."""
 
-    async def run_subgraph(self, node_id: str, root: Spawned) -> bytes:
+    def check(self) -> None:
+        """NotLaunched when the run is over: for who was told to stop, and did not heed it."""
+
+    async def append(self, record: pb.NodeRecord) -> None:
+        """To the log, unless the run is over."""
+
+    async def run_subgraph(self, scope: str, root: pb.Spawn) -> bytes:
         """See NodeContext.subgraph."""
 
     def launched(self, node: NodeRun) -> None:
@@ -62,16 +72,26 @@ class NodeRun:
         self.interrupted = spawn.id in history.intents
         self._host = host
         self._log = host.log
+        self._intended = self.interrupted
         self._begin()
 
     def _begin(self) -> None:
         self._started = self._log.clock.monotonic()
         self._started_us = self._log.clock.wall_us()
+        self._idle = 0.0
+        self._idle_since: float | None = None
 
     @property
     def busy_seconds(self) -> float:
-        """How long this try has run."""
-        return self._log.clock.monotonic() - self._started
+        """How long this try has run; waiting for a graph of its own is not running."""
+        now = self._log.clock.monotonic() if self._idle_since is None else self._idle_since
+        return max(0.0, now - self._started - self._idle)
+
+    def busy_us(self) -> tuple[int, int]:
+        """The interval that the try's record would count now."""
+        elapsed = max(0.0, self._log.clock.monotonic() - self._started)
+        end = self._started_us + round(elapsed * 1e6)
+        return end - round(self.busy_seconds * 1e6), end
 
     # --- what a handler may ask (NodeContext)
 
@@ -94,12 +114,16 @@ class NodeRun:
         self._begin()  # waiting for room is not running
 
     async def confirm(self) -> None:
+        self._host.check()
         await self._log.confirm()
 
     async def intend(self) -> None:
+        if self._intended:
+            return
+        self._intended = True
         suffix = "" if self.try_number == 1 else f"#{self.try_number}"
         now = self._log.clock.wall_us()
-        await self._log.append(
+        await self._host.append(
             pb.NodeRecord(
                 id=f"{self.node_id}{suffix}!intent",
                 parents=[self.node_id],
@@ -110,7 +134,19 @@ class NodeRun:
         )
 
     async def subgraph(self, root: Spawned) -> bytes:
-        return await self._host.run_subgraph(self.node_id, root)
+        scope = self.node_id + "/"
+        try:
+            spawn = to_root(root, scope)
+            self._require_kind(spawn)
+        except ValueError as error:
+            raise NodeError("InvalidGraph", str(error), retryable=False) from None
+        self._host.budget.release(self.node_id)
+        self._idle_since = since = self._log.clock.monotonic()
+        try:
+            return await self._host.run_subgraph(scope, spawn)
+        finally:
+            self._idle += self._log.clock.monotonic() - since
+            self._idle_since = None
 
     # --- the try
 
@@ -132,20 +168,37 @@ class NodeRun:
         """What goes into the log for a result; NodeError where the result cannot be recorded."""
         record = self._record(self.node_id, self.kind.name, result.usage)
         record.parents.extend(self.spawn.parents)
-        record.output.CopyFrom(pb.Payload(inline=result.output, media_type=result.media_type))
-        record.consumed.extend(result.consumed)
-        if result.final is not None:
-            record.final.CopyFrom(result.final)
-        known = self._log.history.spawned
-        for ordinal, spawned in enumerate(result.spawned):
-            try:
-                spawn = to_spawn(spawned, self.node_id, ordinal)
-            except ValueError as error:
-                raise NodeError("InvalidGraph", str(error), retryable=False) from None
-            if spawn.id in known or any(spawn.id == other.id for other in record.spawned):
-                raise NodeError("InvalidGraph", f"node {spawn.id!r} is spawned twice", retryable=False)
-            record.spawned.append(spawn)
+        try:
+            record.output.CopyFrom(pb.Payload(inline=result.output, media_type=result.media_type))
+            record.consumed.extend(result.consumed)
+            if result.final is not None:
+                record.final.CopyFrom(result.final)
+        except (TypeError, ValueError) as error:
+            text = f"{type(error).__name__}: {error}"
+            raise NodeError("InvalidResult", text, retryable=False, usage=result.usage) from None
+        try:
+            if result.final is not None and self.scope:
+                raise ValueError("only a node of the run's own graph can end the run")
+            record.spawned.extend(self._spawns(result.spawned))
+        except (TypeError, ValueError) as error:
+            raise NodeError("InvalidGraph", str(error), retryable=False, usage=result.usage) from None
         return record
+
+    def _spawns(self, successors: Sequence[Spawned]) -> list[pb.Spawn]:
+        """The record's form of the successors; ValueError for what can never run."""
+        found: dict[str, pb.Spawn] = {}
+        for ordinal, spawned in enumerate(successors):
+            spawn = to_spawn(spawned, self.node_id, ordinal)
+            self._require_kind(spawn)
+            if any(spawn.id in known for known in (self._log.history.spawned, self._host.spawning, found)):
+                raise ValueError(f"node {spawn.id!r} is spawned twice")
+            found[spawn.id] = spawn
+        self._host.spawning.update(found)
+        return list(found.values())
+
+    def _require_kind(self, spawn: pb.Spawn) -> None:
+        if spawn.kind not in self._host.kinds:
+            raise ValueError(f"node {spawn.id!r} is of the unknown kind {spawn.kind!r}")
 
     def try_record(self, error: NodeError, retry_in_seconds: float) -> pb.NodeRecord:
         """What goes into the log for a failed try."""
@@ -163,18 +216,17 @@ class NodeRun:
             tokens_out=usage.tokens_out,
             tokens_cached=usage.tokens_cached,
             tokens_reasoning=usage.tokens_reasoning,
-            wall_ms=round(max(0.0, self.busy_seconds) * 1000),
+            wall_ms=round(self.busy_seconds * 1000),
             retries=1 if self.try_number > 1 else 0,
             turns=usage.turns,
             estimated=usage.estimated,
         )
-        finished = self._started_us + cost.wall_ms * 1000
         return pb.NodeRecord(
-            id=record_id, kind=kind, cost=cost, started_us=self._started_us, finished_us=finished
+            id=record_id, kind=kind, cost=cost, started_us=self._started_us, finished_us=self.busy_us()[1]
         )
 
 
-def _failed(error: Exception) -> NodeError:
+def _failed(error: BaseException) -> NodeError:
     """An exception that no handler should let through: its author's mistake, told by name."""
     return NodeError("NodeFailed", f"{type(error).__name__}: {error}", retryable=False)
 
@@ -182,13 +234,22 @@ def _failed(error: Exception) -> NodeError:
 async def settle(node: NodeRun) -> NodeResult | NodeError:
     """The try's result or its failure; only what stops the whole process is raised."""
     try:
-        return await node.handle()
+        result: object = await node.handle()
     except NodeError as error:
         return error
     except (LogError, LimitReached, NotLaunched):
         raise
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        return _failed(error)  # something within was cancelled, and not the node
     except Exception as error:
         return _failed(error)
+    if isinstance(result, NodeResult):
+        return result
+    text = f"node {node.node_id} gave a {type(result).__name__}, which is no NodeResult"
+    return NodeError("InvalidResult", text, retryable=False)
 
 
 def bounded(text: str) -> str:

@@ -49,8 +49,17 @@ class Scopes:
         future = self._results[scope] = asyncio.get_running_loop().create_future()
         self.waiting += 1
         self._check(scope, ())
-        record: pb.NodeRecord = await future
+        try:
+            record: pb.NodeRecord = await future
+        except asyncio.CancelledError:
+            if future.cancelled():  # else it has its result, and is counted as running
+                self.waiting -= 1
+            raise
         return record
+
+    def is_open(self, scope: str) -> bool:
+        """Nodes of it may run."""
+        return scope in self._unfinished
 
     def unfinished(self, scope: str) -> int:
         """Nodes of the scope that are spawned and not done."""
@@ -63,6 +72,8 @@ class Scopes:
     def finished(self, record: pb.NodeRecord) -> None:
         """The record is acknowledged: what waited for it may run."""
         scope = scope_of(record.id)
+        if scope not in self._unfinished:  # it was closed while the record was on its way
+            return
         self._last[scope] = record
         for spawn in record.spawned:
             self._add(scope, spawn)
@@ -89,8 +100,7 @@ class Scopes:
     def close(self, scope: str) -> bool:
         """Whoever waited for the scope does not wait any more. False: it was not open."""
         future = self._results.pop(scope, None)
-        if future is not None and not future.done():
-            self.waiting -= 1
+        if future is not None:
             future.cancel()
         self._failing.pop(scope, None)
         return self._unfinished.pop(scope, None) is not None
@@ -115,6 +125,7 @@ class Scopes:
             if not any(scope_of(id_) == scope for id_ in running):
                 self.waiting -= 1
                 future.set_exception(error)
+                future.exception()  # it may be that its waiter is cancelled right now
         elif self._unfinished.get(scope) == 0 and last is not None:
             self.waiting -= 1
             future.set_result(last)

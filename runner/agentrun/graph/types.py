@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Protocol
 from uuid import UUID
 
@@ -18,6 +19,9 @@ from agentrun.proto import log_pb2 as pb
 PROTOBUF, JSON, TEXT = "application/x-protobuf", "application/json", "text/plain"
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_OF_THE_LOG = re.compile(r"attempt-\d+\.\d+|(end|reopened)\.\d+")
+_PATH_MAX = 96
+"""A name made of ordinals that is longer goes on from its hash."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +51,8 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeResult:
-    """What a node produced. `final` ends the run with this record."""
+    """What a node produced. `final` ends the run with this record; only for nodes of the
+    run's own graph."""
 
     output: bytes = b""
     media_type: str = PROTOBUF
@@ -86,10 +91,10 @@ class NodeContext(Protocol):
         """Returns when this process may call out. Await it as the last step before each call."""
 
     async def intend(self) -> None:
-        """Makes durable that a call is about to be made; once a try."""
+        """Makes durable that a call is about to be made. Again in the same try: nothing."""
 
     async def subgraph(self, root: Spawned) -> bytes:
-        """Runs a graph of its own below this node, to its end; its last output."""
+        """Runs a graph of its own below this node, to its end; its last output. One a node."""
 
 
 Handler = Callable[[NodeContext], Awaitable[NodeResult]]
@@ -152,7 +157,10 @@ def scope_of(node_id: str) -> str:
 def to_spawn(spawned: Spawned, spawner: str, ordinal: int) -> pb.Spawn:
     """The record's form of a successor of node `spawner`; ValueError for a bad name."""
     scope = scope_of(spawner)
-    spawn = to_root(spawned, scope, name=f"{spawner[len(scope) :]}.{ordinal}")
+    path = spawner[len(scope) :]
+    if not spawned.name and len(path) > _PATH_MAX:
+        path = sha256(path.encode()).hexdigest()[:32]
+    spawn = to_root(spawned, scope, name=f"{path}.{ordinal}")
     spawn.parents.extend([scope + _named(parent) for parent in spawned.parents] or [spawner])
     return spawn
 
@@ -166,4 +174,6 @@ def to_root(root: Spawned, scope: str, *, name: str = "root") -> pb.Spawn:
 def _named(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no node name: letters, digits, '_', '.' and '-', at most 128")
+    if _OF_THE_LOG.fullmatch(name):
+        raise ValueError(f"{name!r} is no node name: the log's own records are named like this")
     return name

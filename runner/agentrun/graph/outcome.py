@@ -1,0 +1,38 @@
+"""How a run ended for this process, and how long a failed try waits: what an executor is told and tells.
+
+Who uses it: the executor and whoever starts one.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from agentrun.proto import log_pb2 as pb
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How `run` ended. `outcome` is UNSPECIFIED where the run goes on later (paused)."""
+
+    outcome: pb.Outcome
+    reason: str
+    message: str = ""
+
+    @property
+    def paused(self) -> bool:
+        """The run is not over."""
+        return self.outcome == pb.OUTCOME_UNSPECIFIED
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetryWaits:
+    """Seconds before the next try: doubling from `first` to `last`, with jitter; never under Retry-After."""
+
+    first: float = 1.0
+    last: float = 60.0
+
+    def seconds(self, try_number: int, retry_after: float | None) -> float:
+        """The wait behind try `try_number`."""
+        wait = min(self.last, self.first * 2.0 ** min(try_number - 1, 20)) * random.uniform(0.75, 1.0)
+        return max(wait, retry_after or 0.0)
