@@ -7,9 +7,11 @@ log's outcome; whoever stops watching loses nothing but the view.
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
+from pathlib import Path
 
-from agentrun.agent import Program
+from agentrun.agent import Program, prepare
 from agentrun.cli.common import payload, print_json, print_text, read_log
 from agentrun.cli.main import say
 from agentrun.cli.progress import choose_progress
@@ -26,6 +28,7 @@ from agentrun.log.replay import History
 from agentrun.log.store import LogStore, RunInfo
 from agentrun.log.summary import Phase, phase_of
 from agentrun.proto import log_pb2 as pb
+from agentrun.spec import CONFIG_DIR_VARIABLE, AgentRunSpec, resolve_secrets, resolve_texts
 
 _LIMIT_OPTIONS = {
     "tokens": "--budget-tokens",
@@ -33,6 +36,17 @@ _LIMIT_OPTIONS = {
     "turns": "--budget-turns",
     "retries": "--budget-retries",
 }
+
+
+def with_texts(spec: AgentRunSpec, source: str) -> AgentRunSpec:
+    """The spec with the texts that it names. Raises ManifestError."""
+    folder = os.environ.get(CONFIG_DIR_VARIABLE)
+    return resolve_texts(spec, Path(folder) if folder else None, source=source)
+
+
+def make_program(spec: AgentRunSpec, source: str) -> Program:
+    """What runs, with its secrets out of the environment. Raises ManifestError, SetupError."""
+    return prepare(spec, resolve_secrets(spec, os.environ, source=source))
 
 
 async def attend(

@@ -24,6 +24,7 @@ from agentrun.cli.progress import Progress
 from agentrun.cli.text import clock, limit
 from agentrun.graph.executor import Executor
 from agentrun.graph.types import scope_of
+from agentrun.local.records import one_line
 from agentrun.log.replay import FINALIZE
 from agentrun.log.runlog import RunLog
 from agentrun.log.store import RunInfo
@@ -32,6 +33,7 @@ from agentrun.proto import log_pb2 as pb
 IN_FLIGHT_SHOWN_MAX = 12
 REFRESHES_PER_SECOND = 8
 BAR_WIDTH = 24
+ARGUMENTS_SHOWN_MAX = 48
 
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -116,7 +118,10 @@ class LiveProgress(Progress):
         seconds = record.cost.wall_ms / 1000
         tokens = record.cost.tokens_in + record.cost.tokens_out
         figures = f"{seconds:.1f} s" + (f", {tokens:,} tokens" if tokens else "")
-        self._line("✓", "green", record.id, self._name(record.id, record.kind), figures, self.what(record))
+        title = self._name(record.id, record.kind)
+        # A result that says what its line says already begins with its own name.
+        what = self.what(record).removeprefix(f"{title.partition(' ')[0]} ok: ")
+        self._line("✓", "green", record.id, title, figures, what)
 
     def _failed(self, node_id: str, record: pb.NodeRecord) -> None:
         node = self._in_flight.pop(node_id, None)
@@ -132,8 +137,8 @@ class LiveProgress(Progress):
 
     def _name(self, node_id: str, kind: str) -> str:
         """What a step is called: its tool, its turn, or its kind."""
-        if tool := self.tool(kind, node_id):
-            return tool
+        if (call := self.call(kind, node_id)) is not None:
+            return f"{call.name} {one_line(call.arguments)[:ARGUMENTS_SHOWN_MAX]}".strip()
         if kind == "run_assistant_turn":
             return "turn " + node_id.rpartition("-")[2]
         return "message" if kind == "append_user_message" else f"{kind} {node_id[len(scope_of(node_id)) :]}"

@@ -21,6 +21,7 @@ from agentrun.log.replay import History
 from agentrun.log.runlog import RunLog
 from agentrun.log.store import RunInfo
 from agentrun.proto import log_pb2 as pb
+from agentrun.proto.transcript_pb2 import ToolCallPart
 
 
 def choose_progress(*, quiet: bool, stream: TextIO | None = None) -> Progress:
@@ -65,10 +66,10 @@ class Progress:
     def restore(self) -> None:
         """The process ends here and now: leaves the terminal in order."""
 
-    def tool(self, kind: str, node_id: str) -> str:
-        """The tool that a node calls, "" where it calls none."""
+    def call(self, kind: str, node_id: str) -> ToolCallPart | None:
+        """The call of a tool that a node makes, where it makes one that is known."""
         if kind != "tool_call" or self.history is None:
-            return ""
+            return None
         return called_tool(self.history.done, node_id)
 
     def what(self, record: pb.NodeRecord) -> str:
@@ -91,7 +92,8 @@ class PlainProgress(Progress):
 
     def show(self, event: str, node_id: str, fields: Mapping[str, Any]) -> None:
         if event == "launched":
-            tool = self.tool(fields["kind"], node_id) or None
+            call = self.call(fields["kind"], node_id)
+            tool = call.name if call is not None else None
             self._line(event, node=node_id, kind=fields["kind"], tool=tool, **{"try": fields["try"]})
         elif event in ("finished", "failed"):
             self._record(event, fields["record"])

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 
-from agentrun.agent import prepare
-from agentrun.cli.attend import attend, report_ended
+from agentrun.cli.attend import attend, make_program, report_ended, with_texts
 from agentrun.cli.common import on_run
 from agentrun.cli.main import say
 from agentrun.local.holders import holder
 from agentrun.local.levels import change_levels, of_resume
 from agentrun.local.process import this_machine
-from agentrun.local.runs import require_free, require_ours, stored_spec
+from agentrun.local.runs import require_free, require_ours, spec_of
 from agentrun.local.signals import EXIT_PAUSED, Interrupted, Signals
 from agentrun.log.store import LogStore, RunInfo
-from agentrun.spec import resolve_secrets
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,8 +36,8 @@ async def _resume(store: LogStore, info: RunInfo, args: argparse.Namespace, sign
         return await report_ended(store, info, args)
     if not args.take_over:
         require_free(info.run.run_id, holder(info.last_attempt, this_machine()))
-    spec = stored_spec(info)
-    program = prepare(spec, resolve_secrets(spec, os.environ, source=info.run.name))
+    spec = await spec_of(store, info, lambda named: with_texts(named, info.run.name))
+    program = make_program(spec, info.run.name)
     await change_levels(store, info, of_resume(_raised(args)))
     return await attend(
         store,

@@ -1,29 +1,29 @@
 """`agentrun run`: a manifest becomes a run, or goes on with the one that it was.
 
 What holds: all that can be wrong with a manifest is found before anything is made; a
-run that is there already is recognised by its definition, and its stored one runs.
+run that is there already is recognised by its definition, and what runs is the stored
+one, with the texts that were read first.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from pathlib import Path
 from uuid import UUID
 
-from agentrun.agent import Program, prepare
-from agentrun.cli.attend import attend, report_ended
+from agentrun.agent import Program
+from agentrun.cli.attend import attend, make_program, report_ended, with_texts
 from agentrun.cli.common import run_async
 from agentrun.cli.main import say
 from agentrun.local.errors import LocalError, NoSuchRun
 from agentrun.local.holders import holder
 from agentrun.local.levels import change_levels, of_manifest
 from agentrun.local.process import this_machine
-from agentrun.local.runs import make_run, new_run_id, require_free
+from agentrun.local.runs import definition_of, make_run, new_run_id, require_free, spec_of
 from agentrun.local.signals import EXIT_PAUSED, Interrupted, Signals
 from agentrun.local.stores import Place, opened, place_of, reach
-from agentrun.spec import CONFIG_DIR_VARIABLE, AgentRun, load_manifest, resolve_secrets, resolve_texts
+from agentrun.spec import AgentRun, AgentRunSpec, load_manifest
 
 MANIFEST_BYTES_MAX = 4 * 1024 * 1024
 
@@ -32,29 +32,29 @@ def run(args: argparse.Namespace) -> int:
     """The exit code."""
     with Signals() as signals:
         try:
-            manifest, program = _read(args.file)
+            manifest, spec, program = _read(args.file)
             run_id = _run_id(args.run_id, manifest)
             with place_of(args.store) as place:
                 assert place is not None
-                return run_async(_run(place, run_id, manifest, program, args, signals))
+                return run_async(_run(place, run_id, manifest, spec, program, args, signals))
         except Interrupted:
             say("stopped before the run began")
             return EXIT_PAUSED
 
 
-def _read(file: str) -> tuple[AgentRun, Program]:
-    """The manifest with its texts, and what it runs. Raises ManifestError, SetupError, LocalError."""
+def _read(file: str) -> tuple[AgentRun, AgentRunSpec, Program]:
+    """The manifest, its spec with all texts, and what it runs.
+
+    Raises ManifestError, SetupError, LocalError.
+    """
     source, folder = ("standard input", Path.cwd()) if file == "-" else (file, Path(file).parent)
     try:
         text = sys.stdin.buffer.read(MANIFEST_BYTES_MAX) if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise LocalError(f"{source} cannot be read: {error.strerror}") from error
     manifest = load_manifest(text, source=source, base_dir=folder)
-    config = os.environ.get(CONFIG_DIR_VARIABLE)
-    # With the texts, and not with references to them: what runs must not change under a resume.
-    spec = resolve_texts(manifest.spec, Path(config) if config else None, source=source)
-    manifest = manifest.model_copy(update={"spec": spec})
-    return manifest, prepare(spec, resolve_secrets(spec, os.environ, source=source))
+    spec = with_texts(manifest.spec, source)
+    return manifest, spec, make_program(spec, source)
 
 
 def _run_id(named: str | None, manifest: AgentRun) -> UUID:
@@ -70,6 +70,7 @@ async def _run(
     place: Place,
     run_id: UUID,
     manifest: AgentRun,
+    spec: AgentRunSpec,
     program: Program,
     args: argparse.Namespace,
     signals: Signals,
@@ -80,6 +81,9 @@ async def _run(
             return await report_ended(store, info, args)
         if not args.take_over:
             require_free(run_id, holder(info.last_attempt, this_machine()))
+        standing = await spec_of(store, info, lambda _: spec)
+        if definition_of(standing) != definition_of(spec):  # its texts have changed since
+            program = make_program(standing, args.file)
         await change_levels(store, info, of_manifest(manifest.spec))
         return await attend(
             store,

@@ -56,12 +56,12 @@ def fields(**values: object) -> str:
         if value is None:
             continue
         text = str(value).lower() if isinstance(value, bool) else str(value)
-        plain = bool(re.fullmatch(r"[^\s\"=]+", text)) and text.isprintable()
+        plain = bool(re.fullmatch(r"[^\s\"=]+", text))
         parts.append(f"{key}={text if plain else json.dumps(text, ensure_ascii=False)}")
     return " ".join(parts)
 
 
 def limit(used: float, most: float | None) -> str:
     """12 of 100, or 12."""
-    shown = f"{used:,.1f}" if isinstance(used, float) else f"{used:,}"
+    shown = f"{used:,.1f}" if type(used) is float else f"{used:,}"
     return shown if most is None else f"{shown} of {most:,}"

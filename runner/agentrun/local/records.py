@@ -7,6 +7,7 @@ gives something; what is not understood is described by its size.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -85,8 +86,7 @@ def _words(record: pb.NodeRecord, value: Any) -> str:
     if isinstance(value, transcript.UserMessage):
         return value.text or "the run's prompt"
     if isinstance(value, transcript.AssistantTurn):
-        calls = [part.tool_call.name for part in value.parts if part.HasField("tool_call")]
-        return "; ".join(filter(None, [_said(value), "calls " + ", ".join(calls) if calls else ""]))
+        return " ".join(filter(None, [_said(value).strip(), _calls(value)]))
     if isinstance(value, transcript.ToolResult):
         how = transcript.ToolOutcome.Name(value.outcome).removeprefix("TOOL_OUTCOME_").lower()
         return f"{value.name} {how}: {value.content}"
@@ -99,6 +99,13 @@ def _words(record: pb.NodeRecord, value: Any) -> str:
     spawned = f"then {', '.join(spawn.id for spawn in record.spawned)}" if record.spawned else ""
     size = output_size(record.output)
     return "; ".join(filter(None, [f"{size} bytes" if size else "", spawned]))
+
+
+def _calls(turn: transcript.AssistantTurn) -> str:
+    """(calls lookup ×3, word_count), in the order of the first call of each."""
+    counts = Counter(part.tool_call.name for part in turn.parts if part.HasField("tool_call"))
+    names = [name if count == 1 else f"{name} ×{count}" for name, count in counts.items()]
+    return f"(calls {', '.join(names)})" if names else ""
 
 
 def _said(turn: transcript.AssistantTurn) -> str:
@@ -115,18 +122,18 @@ def outcome_name(outcome: pb.Outcome) -> str:
     return pb.Outcome.Name(outcome).removeprefix("OUTCOME_").capitalize()
 
 
-def called_tool(done: Mapping[str, pb.NodeRecord], node_id: str) -> str:
-    """The name of the tool that a `tool_call` node calls, from its turn's record; "" if not known."""
+def called_tool(done: Mapping[str, pb.NodeRecord], node_id: str) -> transcript.ToolCallPart | None:
+    """The call that a `tool_call` node makes, from its turn's record; None if it is not at hand."""
     scope = scope_of(node_id)
     number, _, index = node_id[len(scope) :].removeprefix("call-").partition("-")
     turn = done.get(f"{scope}turn-{number}")
     if turn is None or not index.isdigit():
-        return ""
+        return None
     value = decode_output(turn.kind, turn.output.media_type, turn.output.inline)
     if not isinstance(value, transcript.AssistantTurn):
-        return ""
+        return None
     calls = [part.tool_call for part in value.parts if part.HasField("tool_call")]
-    return calls[int(index)].name if int(index) < len(calls) else ""
+    return calls[int(index)] if int(index) < len(calls) else None
 
 
 def one_line(text: str, *, keep: str = "") -> str:

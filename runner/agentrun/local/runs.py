@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -21,6 +22,8 @@ from agentrun.log.store import LogStore, RunInfo, RunRow
 
 if TYPE_CHECKING:  # its models take a third of a second to import, and listing runs needs none
     from agentrun.spec import AgentRun, AgentRunSpec
+
+    Texts = Callable[[AgentRunSpec], AgentRunSpec]
 
 OWNER_PREFIX = "local/"
 """Runs of the command; every other owner steers its runs itself."""
@@ -81,9 +84,9 @@ def require_ours(info: RunInfo) -> None:
 
 async def make_run(store: LogStore, run_id: UUID, manifest: AgentRun) -> RunInfo:
     """The run of this manifest, made if it is not there. Raises NotOurs where it is another one."""
-    from agentrun.spec import definition_bytes, definition_digest
+    from agentrun.spec import definition_digest
 
-    data = definition_bytes(manifest)
+    data = definition_of(manifest.spec)
     digest = definition_digest(data)
     row = RunRow(
         run_id=run_id,
@@ -107,11 +110,39 @@ async def make_run(store: LogStore, run_id: UUID, manifest: AgentRun) -> RunInfo
     )
 
 
-def stored_spec(info: RunInfo) -> AgentRunSpec:
-    """The spec that runs: the stored definition. Raises ManifestError."""
+def definition_of(spec: AgentRunSpec) -> bytes:
+    """The definition's bytes of a spec without its object."""
+    from agentrun.spec import API_VERSION, KIND, AgentRun, ObjectMeta, definition_bytes
+
+    metadata = ObjectMeta(name="any")  # no part of a definition
+    return definition_bytes(AgentRun(api_version=API_VERSION, kind=KIND, metadata=metadata, spec=spec))
+
+
+async def spec_of(store: LogStore, info: RunInfo, texts: Texts) -> AgentRunSpec:
+    """The spec that runs: the stored definition, with its texts as they were first read.
+
+    `texts` reads them; where another process has read them, what it read stands. Raises
+    ManifestError.
+    """
     from agentrun.spec import definition_from_bytes
 
-    return definition_from_bytes(info.run.definition)
+    stored = info.run.definition
+    spec = definition_from_bytes(stored)
+    if not names_texts(spec):
+        return spec
+    # The texts are read with the run's making, so that only what died in between has to again.
+    first = definition_of(texts(spec)) if info.run.attempt == 0 else stored
+    standing = await store.resolve(info.run.run_id, first)
+    if standing is None:
+        raise no_such_run(str(info.run.run_id))
+    return definition_from_bytes(standing)
+
+
+def names_texts(spec: AgentRunSpec) -> bool:
+    """Some of the spec's texts stand elsewhere."""
+    if spec.prompt_from is not None:
+        return True
+    return any(agent.instructions_from is not None for _, agent in spec.all_agents())
 
 
 def require_free(run_id: UUID, who: Holder) -> None:
