@@ -24,6 +24,20 @@ _FACTS = {
     "moon": "The Moon moves away from the Earth by about 3.8 cm a year.",
     "honey": "Honey that is kept sealed and dry hardly ever spoils.",
     "octopus": "An octopus has three hearts and blue blood.",
+    # The topics of examples/research.yaml.
+    "checkpoints": "A checkpoint of what a step has added costs the same at step 1,000 as at step 1.",
+    "leases": "A lease says who may act until a clock runs out; it stops no holder that slept.",
+    "fencing": "A fence refuses the writes of a former owner at the place where they would land.",
+    "idempotency": "An idempotent call that is made twice has one effect: its key says that it is the same.",
+    "epochs": "An epoch is a number that rises with each owner, so that what an older one sends can be told.",
+    "clocks": "The clocks of two machines never agree, so an order that matters is counted and not timed.",
+    "failover": "A failover to a standby that lagged behind loses the commits that had not reached it.",
+    "drains": "Draining a node evicts its pods, each of which gets SIGTERM and its grace period.",
+    "evictions": "A node that runs short of memory or disk evicts pods, those that matter least first.",
+    "lost nodes": "From a node that is cut off nobody can learn whether its processes still run.",
+    "out of memory": "Out of memory, the kernel sends SIGKILL, which a process can neither catch nor delay.",
+    "rolling deploys": "A rolling deploy replaces pods a few at a time, whatever they are in the middle of.",
+    "unfinished work": "A step without a record did not happen, as far as the log knows, and is done again.",
 }
 
 
