@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
 from agentrun.graph.budget import limits_of
 from agentrun.graph.executor import Executor, Outcome
-from agentrun.log.errors import LogError, StoreUnavailable
+from agentrun.log.errors import BlobCorrupt, BlobMissing, LogError, StoreUnavailable
 from agentrun.log.runlog import LOOK_SECONDS
 from agentrun.log.store import AttemptOutcome, Look
-from agentrun.log.summary import Phase, phase_of, summarize, to_json
+from agentrun.log.summary import Phase, phase_of, result_of, summarize, to_json
 from agentrun.proto import log_pb2 as pb
 
 SUMMARY_SECONDS = 1.0
@@ -33,13 +33,20 @@ _OUTCOMES = {
 }
 
 
+ResultText = Callable[[bytes], str]
+"""The answer's text, of the final record's output; what is in that output is the kinds' own affair."""
+
+
 class Drive:
     """One run of one executor. `budget` is the definition's, in the manifest's form."""
 
-    def __init__(self, executor: Executor, *, budget: Mapping[str, Any]) -> None:
+    def __init__(
+        self, executor: Executor, *, budget: Mapping[str, Any], result_text: ResultText | None = None
+    ) -> None:
         self.executor = executor
         self.log = executor.log
         self._budget = budget
+        self._result_text = result_text
         self._levels_seen = ""
         self._hinted = asyncio.Event()
 
@@ -123,6 +130,17 @@ class Drive:
         phase = phase_of(outcome.outcome)
         how = _OUTCOMES.get(outcome.outcome, AttemptOutcome.PAUSED)
         with suppress(StoreUnavailable):
-            await self._put(to_json(self.summary(phase, outcome.reason, outcome.message)))
+            summary = self.summary(phase, outcome.reason, outcome.message)
+            await self._put(to_json(summary | await self._result()))
             await log.store.close_attempt(log.run_id, log.attempt, how, outcome.reason)
             await log.store.notify([log.run_id])
+
+    async def _result(self) -> dict[str, Any]:
+        """The answer, as far as a status shows one."""
+        final = self.log.history.final
+        if self._result_text is None or final is None or final.final.outcome != pb.OUTCOME_SUCCEEDED:
+            return {}
+        try:
+            return {"result": result_of(self._result_text(await self.log.payload(final.output)))}
+        except (BlobMissing, BlobCorrupt, ValueError):
+            return {}  # the run has ended well, whatever is left of its answer

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from hashlib import sha256
 from typing import Any
 
 from agentrun.log.replay import OWN_KINDS, History
 from agentrun.proto import log_pb2 as pb
+
+PREVIEW_BYTES_MAX = 1024
+"""Of an answer, in a summary and in an object's status."""
 
 
 class Phase(StrEnum):
@@ -81,6 +85,16 @@ def summarize(
             "last": nodes[-1] if nodes else "",
         },
         "budget": budget_used(history),
+    }
+
+
+def result_of(text: str) -> dict[str, Any]:
+    """A summary's `result`: how an answer begins, its size, and a digest of all of it."""
+    data = text.encode("utf-8", "replace")
+    return {
+        "preview": data[:PREVIEW_BYTES_MAX].decode("utf-8", "ignore").replace("\0", ""),
+        "sizeBytes": len(data),
+        "digest": "sha256:" + sha256(data).hexdigest(),
     }
 
 
