@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentrun.graph.budget import Budget, Limits
-from agentrun.graph.node import NodeRun, final_record, settle
+from agentrun.graph.node import NodeRun, settle
 from agentrun.graph.outcome import Outcome, RetryWaits
 from agentrun.graph.scopes import Scopes
 from agentrun.graph.types import (
@@ -29,6 +29,7 @@ from agentrun.graph.types import (
     scope_of,
     to_root,
 )
+from agentrun.log.final import final_record
 from agentrun.log.replay import FINALIZE
 from agentrun.log.runlog import RunLog, check_kinds
 from agentrun.proto import log_pb2 as pb

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from agentrun.graph.budget import Budget
 from agentrun.graph.types import (
-    TEXT,
     LimitReached,
     NodeError,
     NodeKind,
@@ -26,12 +25,10 @@ from agentrun.graph.types import (
     to_spawn,
 )
 from agentrun.log.errors import LogError
-from agentrun.log.replay import FINALIZE, INTENT, TRY
+from agentrun.log.final import bounded
+from agentrun.log.replay import INTENT, TRY
 from agentrun.log.runlog import RunLog
-from agentrun.log.text import safe_text
 from agentrun.proto import log_pb2 as pb
-
-ERROR_BYTES_MAX = 1024
 
 
 class Host(Protocol):
@@ -250,23 +247,3 @@ async def settle(node: NodeRun) -> NodeResult | NodeError:
         return result
     text = f"node {node.node_id} gave a {type(result).__name__}, which is no NodeResult"
     return NodeError("InvalidResult", text, retryable=False)
-
-
-def bounded(text: str) -> str:
-    """A text for an error field: safe, at most ERROR_BYTES_MAX bytes of UTF-8."""
-    data = safe_text(text).encode()
-    if len(data) <= ERROR_BYTES_MAX:
-        return data.decode()
-    return data[: ERROR_BYTES_MAX - 3].decode("utf-8", "ignore") + "…"
-
-
-def final_record(outcome: pb.Outcome, reason: str, message: str, *, epoch: int, now_us: int) -> pb.NodeRecord:
-    """The record that ends a run without a node of its graph saying so."""
-    return pb.NodeRecord(
-        id=f"end.{epoch}",
-        kind=FINALIZE,
-        output=pb.Payload(media_type=TEXT),
-        final=pb.Final(outcome=outcome, reason=reason, message=bounded(message)),
-        started_us=now_us,
-        finished_us=now_us,
-    )

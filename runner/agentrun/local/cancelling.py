@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
 
-from agentrun.graph.node import final_record
 from agentrun.local.holders import holder
 from agentrun.local.levels import change_levels, of_shutdown
 from agentrun.local.process import Process, this_machine
@@ -22,6 +21,7 @@ from agentrun.log.appender import Appender
 from agentrun.log.blobs import TableBlobs
 from agentrun.log.claim import claim
 from agentrun.log.errors import RunEnded, StoreUnavailable
+from agentrun.log.final import final_record
 from agentrun.log.store import AttemptOutcome, LogStore, RunInfo
 from agentrun.log.summary import Phase, summarize, to_json
 from agentrun.proto import log_pb2 as pb
