@@ -168,7 +168,16 @@ LongText = Annotated[
     Str, AfterValidator(check_text), Field(json_schema_extra={"minLength": 1, "maxLength": TEXT_BYTES_MAX})
 ]
 """A prompt or instructions. The bound is told to JSON schema and checked in bytes, which it cannot say."""
-Url = Annotated[Str, Field(min_length=1, max_length=URL_CHARACTERS_MAX), AfterValidator(check_url)]
+Url = Annotated[
+    Str,
+    Field(
+        min_length=1,
+        max_length=URL_CHARACTERS_MAX,
+        json_schema_extra={"pattern": r"^https?://[^/?#\s@]+([/?][^#\s]*)?$"},
+    ),
+    AfterValidator(check_url),
+]
+"""What JSON schema is told is a little narrower than a URL can be, and as good for an endpoint."""
 JsonObject = Annotated[
     dict[str, Any],
     Field(max_length=1024, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}),

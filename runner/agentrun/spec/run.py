@@ -107,7 +107,7 @@ def _check_uuid_text(value: Any) -> Any:
 RunID = Annotated[
     uuid.UUID,
     BeforeValidator(_check_uuid_text),
-    Field(json_schema_extra={"maxLength": 36}),
+    Field(json_schema_extra={"maxLength": 36, "pattern": UUID_TEXT}),
 ]
 
 

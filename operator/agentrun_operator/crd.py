@@ -1,0 +1,149 @@
+"""The CustomResourceDefinition, generated from the typed models.
+
+`python -m agentrun_operator.crd FILE…` writes it (`make crds`); the operator asks
+`missing_fields` at its start whether the cluster serves all that it writes.
+Invariant: the files in the repository are what the models say, byte for byte.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agentrun.spec import API_VERSION, KIND, AgentRunSpec
+from agentrun_operator.crd_rules import RULES
+from agentrun_operator.crd_schema import Schema, structural
+from agentrun_operator.crd_status import RunStatus
+
+GROUP, _, VERSION = API_VERSION.partition("/")
+PLURAL = "agentruns"
+NAME = f"{PLURAL}.{GROUP}"
+
+_HEADER = "# Generated from the typed models of agentrun.spec and the operator: run `make crds`.\n"
+_DESCRIPTION = (
+    "One run of an agent: its prompt, its model and tools, what it may spend, and what became of it. "
+    "A finished step is never lost, and any node goes on from it."
+)
+
+
+def _column(name: str, path: str, kind: str, description: str, priority: int = 0) -> dict[str, Any]:
+    column: dict[str, Any] = {"name": name, "type": kind, "jsonPath": path, "description": description}
+    if priority:
+        column["priority"] = priority
+    return column
+
+
+COLUMNS = [
+    _column("Phase", ".status.phase", "string", "Where the run stands."),
+    _column("Reason", ".status.reason", "string", "Why it stands there."),
+    _column("Turns", ".status.budget.turns.used", "integer", "Turns of models so far."),
+    _column("Tokens", ".status.budget.tokens.used", "integer", "Tokens used so far."),
+    _column("Budget", ".status.budget.tokens.limit", "integer", "Tokens that it may use."),
+    _column("Attempt", ".status.attempt", "integer", "Number of its newest pod."),
+    _column("Age", ".metadata.creationTimestamp", "date", "Since it was created."),
+    _column("Pod", ".status.pod.name", "string", "Its newest pod.", priority=1),
+    _column("Node", ".status.pod.nodeName", "string", "The node of that pod.", priority=1),
+]
+
+
+def schema() -> Schema:
+    """The schema of a whole AgentRun object."""
+    spec = structural(AgentRunSpec, RULES)
+    spec["description"] = "What to run and what it may spend. What runs never changes."
+    status = structural(RunStatus, {})
+    return {
+        "description": _DESCRIPTION,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"{API_VERSION}."},
+            "kind": {"type": "string", "description": f"{KIND}."},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": status,
+        },
+    }
+
+
+def definition() -> dict[str, Any]:
+    """The CustomResourceDefinition object."""
+    version = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": COLUMNS,
+        "selectableFields": [{"jsonPath": ".status.phase"}],
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": schema()},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": NAME},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": KIND,
+                "listKind": f"{KIND}List",
+                "plural": PLURAL,
+                "singular": KIND.lower(),
+                "shortNames": ["arun"],
+                "categories": ["all", "agents"],
+            },
+            "versions": [version],
+        },
+    }
+
+
+def missing_fields(served: Schema) -> list[str]:
+    """Fields of ours that a served schema of the whole object lacks: paths such as `status.budget.turns`.
+
+    The server silently drops what it does not know, so a CRD older than the
+    operator would lose a part of each status.
+    """
+    return _missing(schema(), served, "")
+
+
+def _missing(ours: Schema, served: Schema, path: str) -> list[str]:
+    if served.get("x-kubernetes-preserve-unknown-fields"):
+        return []
+    found: list[str] = []
+    theirs = served.get("properties", {})
+    for name, field in ours.get("properties", {}).items():
+        below = f"{path}.{name}" if path else name
+        if name in theirs:
+            found += _missing(field, theirs[name], below)
+        else:
+            found.append(below)
+    if "items" in ours and "items" in served:
+        found += _missing(ours["items"], served["items"], f"{path}[]")
+    return found
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes equal parts out: the API server's YAML has no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def to_yaml(value: dict[str, Any]) -> str:
+    """One YAML document, keys in their given order."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Writes the CRD to each file named, or to standard output."""
+    text = _HEADER + to_yaml(definition())
+    for name in arguments:
+        Path(name).write_text(text)
+    if not arguments:
+        sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
