@@ -98,7 +98,7 @@ class Bench:
 
     def __init__(
         self,
-        handlers: Mapping[str, Handler | NodeKind],
+        handlers: Mapping[str, Any],
         root: Spawned | None = None,
         *,
         budget: Mapping[str, Any] | None = None,
@@ -106,7 +106,7 @@ class Bench:
         waits: RetryWaits | None = None,
         seed: int = 0,
     ) -> None:
-        self.handlers = handlers
+        self.handlers: dict[str, Handler | NodeKind] = dict(handlers)
         self.root = root or Spawned(kind="start", name="start")
         self.budget = dict(budget or {})
         self.concurrency = concurrency

@@ -90,10 +90,12 @@ class Budget:
         wall = totals.wall_seconds + busy_seconds
         if limits.wall_seconds and wall >= limits.wall_seconds:
             raise LimitReached("wallSeconds", f"{wall:.1f} of {limits.wall_seconds:g} seconds are used")
-        if turn and limits.turns and totals.turns + len(self._turns) >= limits.turns:
-            raise LimitReached("turns", f"{totals.turns} of {limits.turns} turns are used")
-        if totals.retries + len(self._retries) + (1 if retry else 0) > limits.retries:
-            raise LimitReached("retries", f"{totals.retries} of {limits.retries} retries are used")
+        turns = totals.turns + len(self._turns)
+        if turn and limits.turns and turns >= limits.turns:
+            raise LimitReached("turns", f"{turns} of {limits.turns} turns are used")
+        retries = totals.retries + len(self._retries)
+        if retries + (1 if retry else 0) > limits.retries:
+            raise LimitReached("retries", f"{retries} of {limits.retries} retries are used")
 
     def retry_left(self) -> bool:
         """One more try may be drawn."""

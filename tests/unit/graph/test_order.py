@@ -229,7 +229,7 @@ def test_a_large_input_and_a_large_output_go_through_the_blob_store() -> None:
 def test_a_log_with_a_kind_that_this_build_does_not_know_is_refused_by_name() -> None:
     bench = fan(2)
     bench.run(Crash(append=3))
-    del bench.handlers["join"]  # type: ignore[attr-defined]
+    del bench.handlers["join"]
     with pytest.raises(CorruptLog, match="'join' is of the unknown kind 'join'"):
         bench.run()
     assert bench.ids == ["start"], "nothing was launched"
