@@ -18,7 +18,9 @@ class RunContract:
     @scenario
     async def test_the_first_resolved_definition_stands(self, store: LogStore) -> None:
         run_id = await new_run(store)
+        assert await store.resolve(run_id, None) is None
         assert await store.resolve(run_id, b"first") == b"first"
+        assert await store.resolve(run_id, None) == b"first"
         assert await store.resolve(run_id, b"second") == b"first"
         assert await store.resolve(uuid4(), b"none") is None
 
@@ -94,6 +96,59 @@ class RunContract:
         await asyncio.gather(*writes)
         look = await two.look(run_id, attempt=0)
         assert look is not None and look.levels == Levels(generation=10, budget="10")
+
+    # --- many runs at once, and another owner
+
+    @scenario
+    async def test_live_runs_are_those_of_an_owner_that_have_not_ended(self, store: LogStore) -> None:
+        prefix = f"{uuid4()}%_/"
+        fresh = await new_run(store, owner=prefix + "a", levels=Levels(generation=3, suspend=True))
+        ended = await ended_run(store, owner=prefix + "b")
+        await new_run(store, owner="somebody else")
+        (standing,) = await store.live_runs(prefix)
+        assert (standing.run_id, standing.owner, standing.attempt) == (fresh, prefix + "a", 0)
+        assert (standing.generation, standing.suspend, standing.summary_head) == (3, True, 0)
+        assert (standing.claimed, standing.outcome, standing.ended) == (False, None, False)
+        assert [row.ended for row in await store.standings([ended])] == [True]
+
+    @scenario
+    async def test_a_standing_tells_of_the_newest_attempt_and_the_summary(self, store: LogStore) -> None:
+        run_id = await claimed_run(store)
+        await store.put_summary(run_id, epoch=1, head=7, summary="{}")
+        (standing,) = await store.standings([run_id, uuid4()])
+        assert (standing.attempt, standing.claimed, standing.outcome) == (1, True, None)
+        assert standing.summary_head == 7
+        assert await store.close_attempt(run_id, 1, AttemptOutcome.PAUSED, "Suspended")
+        assert (await store.standings([run_id]))[0].outcome is AttemptOutcome.PAUSED
+        assert await allocate(store, run_id, 1) == 2
+        (standing,) = await store.standings([run_id])
+        assert (standing.attempt, standing.claimed, standing.outcome) == (2, False, None)
+        assert await store.standings([]) == []
+
+    @scenario
+    async def test_a_run_is_adopted_from_the_owner_that_it_has(self, one: LogStore, two: LogStore) -> None:
+        run_id = await new_run(one, owner="old", levels=Levels(generation=9, suspend=True))
+        levels = Levels(generation=4, budget="{}")
+        results = await asyncio.gather(
+            *(
+                store.adopt(run_id, owner="old", new_owner=name, levels=levels)
+                for store, name in ((one, "new"), (two, "newer"))
+            )
+        )
+        assert sorted(results) == [False, True]
+        info = await one.get_run(run_id)
+        assert info is not None and info.run.levels == levels
+        assert info.run.owner == ("new" if results[0] else "newer")
+        assert not await one.adopt(uuid4(), owner="old", new_owner="new", levels=levels)
+
+    @scenario
+    async def test_a_run_is_read_with_the_stores_clock(self, store: LogStore) -> None:
+        run_id = await claimed_run(store)
+        info = await store.get_run(run_id)
+        assert info is not None and info.last_attempt is not None
+        assert info.read_at is not None and info.run.created_at is not None
+        assert info.last_attempt.started_at is not None
+        assert info.run.created_at <= info.last_attempt.started_at <= info.read_at
 
     # --- attempts
 

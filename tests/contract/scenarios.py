@@ -70,9 +70,9 @@ async def allocate(store: LogStore, run_id: UUID, expected: int) -> int | None:
     )
 
 
-async def claimed_run(store: LogStore) -> UUID:
+async def claimed_run(store: LogStore, *, owner: str = "owner") -> UUID:
     """A run whose attempt 1 is claimed by b"me" with epoch 1."""
-    run_id = await new_run(store)
+    run_id = await new_run(store, owner=owner)
     assert await allocate(store, run_id, 0) == 1
     assert await store.claim(run_id, attempt=1, claimer=b"me") == 1
     return run_id
@@ -82,9 +82,9 @@ def log_row(run_id: UUID, seq: int, record: bytes = b"", *, final: bool = False)
     return LogRow(run_id=run_id, seq=seq, record=record or b"record %d" % seq, final=final)
 
 
-async def ended_run(store: LogStore) -> UUID:
+async def ended_run(store: LogStore, *, owner: str = "owner") -> UUID:
     """A claimed run with rows 1 and 2, the second of them final."""
-    run_id = await claimed_run(store)
+    run_id = await claimed_run(store, owner=owner)
     token = await store.connect()
     assert await store.insert_row(log_row(run_id, 1), token)
     assert await store.insert_row(log_row(run_id, 2, final=True), token)

@@ -23,6 +23,7 @@ from agentrun.log.store import (
     Look,
     RunInfo,
     RunRow,
+    Standing,
     Token,
 )
 
@@ -83,7 +84,7 @@ class MemoryStore:
         if run is None:
             return None
         newest = self._attempt_row(run, max(run.attempts)) if run.attempts else None
-        return RunInfo(run=run.row, last_attempt=newest, summary=run.summary[2])
+        return RunInfo(run=run.row, last_attempt=newest, summary=run.summary[2], read_at=self._db.stamp())
 
     async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
         found = [run.row for run in self._db.runs.values() if run.row.owner.startswith(owner_prefix)]
@@ -91,12 +92,26 @@ class MemoryStore:
         infos = [await self.get_run(row.run_id) for row in found[:limit]]
         return [info for info in infos if info is not None]
 
-    async def resolve(self, run_id: UUID, resolved: bytes) -> bytes | None:
+    async def resolve(self, run_id: UUID, resolved: bytes | None) -> bytes | None:
         run = self._db.runs.get(run_id)
         if run is None:
             return None
-        run.resolved = run.resolved or resolved
-        return run.resolved
+        run.resolved = run.resolved or resolved or b""
+        return run.resolved or None
+
+    async def live_runs(self, owner_prefix: str) -> list[Standing]:
+        runs = self._db.runs.values()
+        return [_standing(r) for r in runs if r.row.owner.startswith(owner_prefix) and not r.row.ended]
+
+    async def standings(self, run_ids: Sequence[UUID]) -> list[Standing]:
+        return [_standing(self._db.runs[run_id]) for run_id in set(run_ids) if run_id in self._db.runs]
+
+    async def adopt(self, run_id: UUID, *, owner: str, new_owner: str, levels: Levels) -> bool:
+        run = self._db.runs.get(run_id)
+        if run is None or run.row.owner != owner:
+            return False
+        run.row = replace(run.row, owner=new_owner, levels=levels)
+        return True
 
     async def set_levels(self, run_id: UUID, levels: Levels) -> bool:
         run = self._db.runs.get(run_id)
@@ -269,3 +284,19 @@ class MemoryStore:
 
     async def close(self) -> None:
         return None
+
+
+def _standing(run: _Run) -> Standing:
+    row = run.row
+    newest = run.attempts.get(row.attempt)
+    return Standing(
+        run_id=row.run_id,
+        owner=row.owner,
+        attempt=row.attempt,
+        ended=row.ended,
+        generation=row.levels.generation,
+        suspend=row.levels.suspend,
+        claimed=newest is not None and newest.claimed,
+        outcome=newest.outcome if newest else None,
+        summary_head=run.summary[1],
+    )

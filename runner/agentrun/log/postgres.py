@@ -32,6 +32,7 @@ from agentrun.log.store import (
     Look,
     RunInfo,
     RunRow,
+    Standing,
     Token,
 )
 
@@ -143,9 +144,31 @@ class PostgresStore:
         convert.refuse_nul(owner_prefix)
         return [convert.run_info(row) for row in await self._side.rows(SQL["list_runs"], owner_prefix, limit)]
 
-    async def resolve(self, run_id: UUID, resolved: bytes) -> bytes | None:
+    async def resolve(self, run_id: UUID, resolved: bytes | None) -> bytes | None:
         stands: bytes | None = await self._side.value(SQL["resolve"], run_id, resolved)
         return stands
+
+    async def live_runs(self, owner_prefix: str) -> list[Standing]:
+        convert.refuse_nul(owner_prefix)
+        return [convert.standing(row) for row in await self._side.rows(SQL["live_runs"], owner_prefix)]
+
+    async def standings(self, run_ids: Sequence[UUID]) -> list[Standing]:
+        return [convert.standing(row) for row in await self._side.rows(SQL["standings"], run_ids)]
+
+    async def adopt(self, run_id: UUID, *, owner: str, new_owner: str, levels: Levels) -> bool:
+        convert.refuse_nul(new_owner, levels.shutdown, levels.budget)
+        return bool(
+            await self._side.value(
+                SQL["adopt"],
+                run_id,
+                owner,
+                new_owner,
+                levels.generation,
+                levels.suspend,
+                levels.shutdown,
+                levels.budget,
+            )
+        )
 
     async def set_levels(self, run_id: UUID, levels: Levels) -> bool:
         convert.refuse_nul(levels.shutdown, levels.budget)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from agentrun.log.store import AttemptOutcome, AttemptRow, Levels, Look, RunInfo, RunRow
+from agentrun.log.store import AttemptOutcome, AttemptRow, Levels, Look, RunInfo, RunRow, Standing
 
 if TYPE_CHECKING:
     from asyncpg import Record
@@ -85,4 +85,19 @@ def run_info(row: Record) -> RunInfo:
         ended_at=row["ended_at"],
     )
     newest = None if row["newest_attempt"] is None else attempt(row)
-    return RunInfo(run=run, last_attempt=newest, summary=row["summary"])
+    return RunInfo(run=run, last_attempt=newest, summary=row["summary"], read_at=row["read_at"])
+
+
+def standing(row: Record) -> Standing:
+    outcome = row["outcome"]
+    return Standing(
+        run_id=row["run_id"],
+        owner=row["owner"],
+        attempt=row["attempt"],
+        ended=row["ended"],
+        generation=row["generation"],
+        suspend=row["suspend"],
+        claimed=row["claimed"],
+        outcome=None if outcome is None else AttemptOutcome(outcome),
+        summary_head=row["summary_head"],
+    )

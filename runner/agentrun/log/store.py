@@ -128,11 +128,34 @@ class InboxRow:
 
 @dataclass(frozen=True, kw_only=True)
 class RunInfo:
-    """A run as lists show it: its row, its newest attempt, its summary (JSON text, "" if none)."""
+    """A run as lists show it: its row, its newest attempt, its summary (JSON text, "" if none).
+
+    `read_at`: the store's clock at the time of reading, which alone the row's times compare with.
+    """
 
     run: RunRow
     last_attempt: AttemptRow | None = None
     summary: str = ""
+    read_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How a run stands, without what is large: for whoever looks at many runs at once.
+
+    `claimed` and `outcome` are of attempt `attempt` (none yet: False, None); `summary_head` is
+    the head of the log that the summary is of.
+    """
+
+    run_id: UUID
+    owner: str
+    attempt: int
+    ended: bool
+    generation: int
+    suspend: bool
+    claimed: bool = False
+    outcome: AttemptOutcome | None = None
+    summary_head: int = 0
 
 
 Hint = Callable[[UUID | None], None]
@@ -153,9 +176,20 @@ class LogStore(Protocol):
     async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
         """The newest first (by created_at, then id)."""
 
-    async def resolve(self, run_id: UUID, resolved: bytes) -> bytes | None:
+    async def resolve(self, run_id: UUID, resolved: bytes | None) -> bytes | None:
         """Stores the definition with its referenced texts in it, unless one is stored
-        already; the one that stands from now on. None: there is no such run."""
+        already; the one that stands from now on. None: there is no such run. With
+        `resolved` None it only asks, and None says that none stands."""
+
+    async def live_runs(self, owner_prefix: str) -> list[Standing]:
+        """All runs whose owner begins so and that have not ended, in no order."""
+
+    async def standings(self, run_ids: Sequence[UUID]) -> list[Standing]:
+        """The runs with these ids that there are, in no order."""
+
+    async def adopt(self, run_id: UUID, *, owner: str, new_owner: str, levels: Levels) -> bool:
+        """Gives the run to another owner, whose levels hold from now on whatever generation
+        they are of. False, and nothing done, where its owner is not `owner`."""
 
     async def set_levels(self, run_id: UUID, levels: Levels) -> bool:
         """Sets all levels if `levels.generation` is greater than the stored one; else False."""

@@ -31,6 +31,7 @@ from agentrun.log.store import (
     Look,
     RunInfo,
     RunRow,
+    Standing,
     Token,
 )
 from agentrun.log.tail import FRESH_SECONDS_MAX
@@ -226,8 +227,17 @@ class SimStore:
     async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
         return await self._backing.list_runs(owner_prefix=owner_prefix, limit=limit)
 
-    async def resolve(self, run_id: UUID, resolved: bytes) -> bytes | None:
+    async def resolve(self, run_id: UUID, resolved: bytes | None) -> bytes | None:
         return await self._backing.resolve(run_id, resolved)
+
+    async def live_runs(self, owner_prefix: str) -> list[Standing]:
+        return await self._backing.live_runs(owner_prefix)
+
+    async def standings(self, run_ids: Sequence[UUID]) -> list[Standing]:
+        return await self._backing.standings(run_ids)
+
+    async def adopt(self, run_id: UUID, *, owner: str, new_owner: str, levels: Levels) -> bool:
+        return await self._backing.adopt(run_id, owner=owner, new_owner=new_owner, levels=levels)
 
     async def set_levels(self, run_id: UUID, levels: Levels) -> bool:
         result: bool = await self._send(lambda: self._backing.set_levels(run_id, levels))

@@ -13,7 +13,7 @@ SELECT run.run_id, run.owner, run.name, run.definition, run.digest,
        newest.attempt AS newest_attempt, newest.process, newest.claimed, newest.outcome, newest.reason,
        newest.started_at AS attempt_started_at, newest.ended_at AS attempt_ended_at,
        greatest(extract(epoch FROM now() - newest.confirmed_at), 0)::float8 AS confirmed_age_seconds,
-       coalesce(run_summary.summary, '') AS summary
+       coalesce(run_summary.summary, '') AS summary, now() AS read_at
 FROM run
 LEFT JOIN LATERAL (
     SELECT * FROM run_attempt WHERE run_attempt.run_id = run.run_id ORDER BY run_attempt.attempt DESC LIMIT 1
@@ -32,7 +32,7 @@ SELECT run.run_id, run.owner, run.name, run.definition, run.digest,
        newest.attempt AS newest_attempt, newest.process, newest.claimed, newest.outcome, newest.reason,
        newest.started_at AS attempt_started_at, newest.ended_at AS attempt_ended_at,
        greatest(extract(epoch FROM now() - newest.confirmed_at), 0)::float8 AS confirmed_age_seconds,
-       coalesce(run_summary.summary, '') AS summary
+       coalesce(run_summary.summary, '') AS summary, now() AS read_at
 FROM picked AS run
 LEFT JOIN LATERAL (
     SELECT * FROM run_attempt WHERE run_attempt.run_id = run.run_id ORDER BY run_attempt.attempt DESC LIMIT 1
@@ -43,6 +43,29 @@ ORDER BY run.created_at DESC, run.run_id DESC
 -- name: resolve
 UPDATE run SET resolved = coalesce(resolved, $2) WHERE run_id = $1
 RETURNING resolved
+
+-- name: live_runs
+SELECT run.run_id, run.owner, run.attempt, run.ended, run.generation, run.suspend,
+       coalesce(newest.claimed, false) AS claimed, newest.outcome,
+       coalesce(run_summary.head, 0) AS summary_head
+FROM run
+LEFT JOIN run_attempt AS newest ON newest.run_id = run.run_id AND newest.attempt = run.attempt
+LEFT JOIN run_summary ON run_summary.run_id = run.run_id
+WHERE starts_with(run.owner, $1) AND NOT run.ended
+
+-- name: standings
+SELECT run.run_id, run.owner, run.attempt, run.ended, run.generation, run.suspend,
+       coalesce(newest.claimed, false) AS claimed, newest.outcome,
+       coalesce(run_summary.head, 0) AS summary_head
+FROM run
+LEFT JOIN run_attempt AS newest ON newest.run_id = run.run_id AND newest.attempt = run.attempt
+LEFT JOIN run_summary ON run_summary.run_id = run.run_id
+WHERE run.run_id = ANY($1::uuid[])
+
+-- name: adopt
+UPDATE run SET owner = $3, generation = $4, suspend = $5, shutdown = $6, budget = $7
+WHERE run_id = $1 AND owner = $2
+RETURNING true
 
 -- name: set_levels
 UPDATE run SET generation = $2, suspend = $3, shutdown = $4, budget = $5
