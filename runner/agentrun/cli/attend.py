@@ -12,7 +12,7 @@ import shlex
 from pathlib import Path
 
 from agentrun.agent import Program, prepare
-from agentrun.cli.common import payload, print_json, print_text, read_log
+from agentrun.cli.common import even_if_nobody_reads, payload, print_json, print_text, read_log
 from agentrun.cli.main import say
 from agentrun.cli.progress import choose_progress
 from agentrun.graph.executor import Outcome
@@ -114,20 +114,14 @@ async def _report(
         say(f"{phase.lower()} ({reason}){told}")
     if phase is Phase.PAUSED:
         say(f"go on with: {_how_to_go_on(info, reason, message, args)}")
-    if args.output == "json":
-        print_json(
-            result_view(
-                info,
-                history,
-                phase=phase,
-                reason=reason,
-                message=message,
-                answer=answer,
-                exit_code=code,
+    with even_if_nobody_reads():
+        if args.output == "json":
+            view = result_view(
+                info, history, phase=phase, reason=reason, message=message, answer=answer, exit_code=code
             )
-        )
-    elif answer is not None:
-        print_text(answer)
+            print_json(view)
+        elif answer is not None:
+            print_text(answer)
     return code
 
 

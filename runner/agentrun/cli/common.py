@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -103,6 +104,17 @@ def print_json(value: dict[str, Any]) -> None:
 def print_json_line(value: dict[str, Any]) -> None:
     """One object, a line."""
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)
+
+
+@contextmanager
+def even_if_nobody_reads() -> Iterator[None]:
+    """For what a command prints when its work is done: a reader that went away changes nothing."""
+    try:
+        yield
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # or the flush in the end fails again
+        os.close(nowhere)
 
 
 def is_terminal(stream: Any) -> bool:

@@ -132,8 +132,7 @@ class LiveProgress(Progress):
     def _line(self, mark: str, style: str, node_id: str, title: str, figures: str, what: str) -> None:
         indent = "  " * (1 + scope_of(node_id).count("/"))
         text = Text.assemble(indent, (mark, style), " ", title, "  ", (figures, "cyan"), "  ", (what, "dim"))
-        text.no_wrap, text.overflow = True, "ellipsis"
-        self._console.print(text)
+        self._console.print(text, no_wrap=True, overflow="ellipsis")
 
     def _name(self, node_id: str, kind: str) -> str:
         """What a step is called: its tool, its turn, or its kind."""

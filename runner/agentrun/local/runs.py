@@ -18,6 +18,8 @@ from agentrun.local.errors import HeldElsewhere, NoSuchRun, NotOurs
 from agentrun.local.holders import Holder, holder
 from agentrun.local.levels import first_levels
 from agentrun.local.process import Process, this_machine
+from agentrun.log.appender import retried
+from agentrun.log.clock import Clock
 from agentrun.log.store import LogStore, RunInfo, RunRow
 
 if TYPE_CHECKING:  # its models take a third of a second to import, and listing runs needs none
@@ -31,6 +33,9 @@ OWNER_PREFIX = "local/"
 PREFIX_LENGTH_MIN = 4
 SEARCHED_RUNS_MAX = 1000
 """A prefix is looked for among so many of the newest runs."""
+
+AWAY_SECONDS_MAX = 10.0
+"""How long the store may be away while an attempt is allocated."""
 
 ROUNDS_MAX = 20
 """How often a decision is made again because somebody else was quicker."""
@@ -161,25 +166,38 @@ class Allocated:
 
 async def allocate(store: LogStore, run_id: UUID, process: Process, *, take_over: bool) -> Allocated:
     """An attempt of the run. Raises HeldElsewhere where a live process runs it and is to be left alone."""
-    text = process.to_json()
-    machine = this_machine()
-    tried = 0
+    allocation = _Allocation(store, run_id, process, take_over)
     for _ in range(ROUNDS_MAX):
-        info = await store.get_run(run_id)
+        made = await retried(allocation.round, Clock(), AWAY_SECONDS_MAX)
+        if made is not None:
+            return made
+    raise HeldElsewhere(f"run {run_id}: other processes keep taking it")
+
+
+class _Allocation:
+    def __init__(self, store: LogStore, run_id: UUID, process: Process, take_over: bool) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._text = process.to_json()
+        self._take_over = take_over
+        self._machine = this_machine()
+        self._tried = 0
+
+    async def round(self) -> Allocated | None:
+        """One decision on what is read; None: somebody was quicker. Safe to repeat from its start."""
+        info = await self._store.get_run(self._run_id)
         if info is None:
-            raise no_such_run(str(run_id))
+            raise no_such_run(str(self._run_id))
         if info.run.ended:
             return Allocated(info=info, attempt=None)
         newest = info.last_attempt
-        if newest is not None and newest.attempt == tried and newest.process == text:
-            return Allocated(info=info, attempt=tried)  # only the answer was lost
-        who = holder(newest, machine)
-        if not take_over:
-            require_free(run_id, who)
-        tried = info.run.attempt + 1
-        attempt = await store.allocate_attempt(
-            run_id, expected=info.run.attempt, process=text, previous=who.ended_as
+        if newest is not None and newest.attempt == self._tried and newest.process == self._text:
+            return Allocated(info=info, attempt=self._tried)  # only the answer was lost
+        who = holder(newest, self._machine)
+        if not self._take_over:
+            require_free(self._run_id, who)
+        self._tried = info.run.attempt + 1
+        attempt = await self._store.allocate_attempt(
+            self._run_id, expected=info.run.attempt, process=self._text, previous=who.ended_as
         )
-        if attempt is not None:
-            return Allocated(info=info, attempt=attempt)
-    raise HeldElsewhere(f"run {run_id}: other processes keep taking it")
+        return None if attempt is None else Allocated(info=info, attempt=attempt)
