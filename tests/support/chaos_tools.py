@@ -1,0 +1,22 @@
+"""Python tools that behave as tools should not, for commands that tests start."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from agentrun.tools.context import ToolContext
+from agentrun.tools.demo import COUNTER_VARIABLE
+
+
+def block(seconds: float, context: ToolContext | None = None) -> str:
+    """Holds its thread, and heeds nobody.
+
+    Args:
+        seconds: How long.
+    """
+    with Path(os.environ[COUNTER_VARIABLE]).open("a") as counter:
+        counter.write(f"start block {context.node_id if context else '-'} {{}}\n")
+    time.sleep(seconds)
+    return f"blocked for {seconds:g} s"
