@@ -495,3 +495,14 @@ class AgentBench(Bench):
             before = newest.get(asked.scope, [])
             assert asked.messages[: len(before)] == before, f"{asked.key}: what was said has changed"
             newest[asked.scope] = asked.messages
+
+
+def in_simulated_time(main: Callable[[SimLoop], Awaitable[None]]) -> None:
+    """Runs a coroutine in a loop of its own, in which time costs nothing."""
+    loop = SimLoop(random.Random(0))  # type: ignore[abstract]
+
+    async def run() -> None:
+        await main(loop)
+
+    loop.run(run(), steps_max=STEPS_MAX)
+    assert not loop.errors, loop.errors

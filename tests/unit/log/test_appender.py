@@ -1,0 +1,377 @@
+"""One statement under way, places that never move, and no row that is not read back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from uuid import UUID
+
+import pytest
+
+from agentrun.log.appender import PACK_ROWS_MAX, Appender
+from agentrun.log.blobs import TableBlobs
+from agentrun.log.claim import claim
+from agentrun.log.errors import Fenced, StoreUnavailable
+from agentrun.log.memory import Database, MemoryStore
+from agentrun.log.runlog import RunLog
+from agentrun.log.store import AttemptOutcome, LogRow, RunRow
+from agentrun.log.tail import RETAINED_ROWS_MAX
+from agentrun.proto import log_pb2 as pb
+from tests.support.agents import HookedStore, in_simulated_time
+from tests.support.sim.loop import SimLoop
+from tests.support.sim.world import SimClock
+
+A, B, C = (UUID(int=number) for number in (1, 2, 3))
+
+
+class World:
+    """Some runs of one process. `faults` are raised or awaited around its appends, one a statement."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.database = Database(loop.time)
+        self.store = HookedStore(self.database, self._hook)
+        self.appender = Appender(self.store, SimClock(loop), outage_seconds_max=60)
+        self.before: list[Callable[[], Awaitable[None]]] = []
+        self.after: list[Callable[[], Awaitable[None]]] = []
+        self.logs: dict[UUID, RunLog] = {}
+
+    async def _hook(self, when: str, _rows: Sequence[LogRow]) -> None:
+        waiting = self.before if when == "before" else self.after
+        if waiting:
+            await waiting.pop(0)()
+
+    async def claim(self, *runs: UUID) -> None:
+        """Claims, and appends a first record, so that the connection is known."""
+        for run_id in runs:
+            self.logs[run_id] = await claim_run(self.database, self.appender, run_id)
+            await self.append(run_id, "first")
+        self.store.statements.clear()
+
+    async def append(self, run_id: UUID, name: str, *, final: bool = False) -> None:
+        record = pb.NodeRecord(id=name, kind="work")
+        if final:
+            record.final.outcome = pb.OUTCOME_SUCCEEDED
+        await self.logs[run_id].append(record)
+
+    def ids(self, run_id: UUID) -> list[str]:
+        rows = sorted(self.database.runs[run_id].log.items())
+        assert [seq for seq, _ in rows] == list(range(1, len(rows) + 1))
+        return [pb.NodeRecord.FromString(data).id for _, data in rows][2:]
+
+    def lose(self, run_id: UUID, count: int) -> None:
+        """A failover to a server that has not seen the newest rows."""
+        run = self.database.runs[run_id]
+        for _ in range(count):
+            del run.log[run.head]
+            run.head -= 1
+        self.database.server += "'"
+
+
+async def claim_run(database: Database, appender: Appender, run_id: UUID, *, writer: bytes = b"me") -> RunLog:
+    side = MemoryStore(database)
+    await side.create_run(RunRow(run_id=run_id, owner="o", name="n", definition=b"", digest=""))
+    attempt = await side.allocate_attempt(
+        run_id, expected=database.runs[run_id].row.attempt, process="", previous=AttemptOutcome.DISRUPTED
+    )
+    blobs = TableBlobs(appender.store)
+    return await claim(appender=appender, blobs=blobs, run_id=run_id, attempt=attempt or 0, writer=writer)
+
+
+def scenario(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def main(loop: SimLoop) -> None:
+            await test(World(loop))
+
+        in_simulated_time(main)
+
+    run.__name__ = test.__name__
+    return run
+
+
+def raising(error: Exception) -> Callable[[], Awaitable[None]]:
+    async def fault() -> None:
+        raise error
+
+    return fault
+
+
+def waiting(seconds: float) -> Callable[[], Awaitable[None]]:
+    async def fault() -> None:
+        await asyncio.sleep(seconds)
+
+    return fault
+
+
+LOST = StoreUnavailable("the answer was lost")
+
+
+# --- packing
+
+
+@scenario
+async def test_a_record_alone_waits_for_no_company(world: World) -> None:
+    await world.claim(A)
+    began = world.loop.time()
+    await world.append(A, "a")
+    assert world.store.statements == [("row", [3])]
+    assert world.loop.time() == began
+
+
+@scenario
+async def test_what_gathers_while_a_statement_is_under_way_goes_as_the_next(world: World) -> None:
+    await world.claim(A, B)
+    world.before.append(waiting(1))
+    first = asyncio.create_task(world.append(A, "a1"))
+    await asyncio.sleep(0.5)
+    rest = [world.append(run, name) for run, name in ((B, "b1"), (A, "a2"), (A, "a3"), (B, "b2"))]
+    await asyncio.gather(first, *rest)
+    assert world.store.statements == [("row", [3]), ("pack", [4, 5, 3, 4])], "sorted by run and seq"
+    assert (world.ids(A), world.ids(B)) == (["a1", "a2", "a3"], ["b1", "b2"])
+
+
+@scenario
+async def test_one_statement_is_under_way_at_a_time(world: World) -> None:
+    await world.claim(A, B, C)
+    under_way: list[int] = [0, 0]
+
+    async def slow() -> None:
+        under_way[0] += 1
+        under_way[1] = max(under_way)
+        await asyncio.sleep(0.1)
+        under_way[0] -= 1
+
+    world.before.extend([slow] * 100)
+    await asyncio.gather(*(world.append(run, f"n{i}") for i in range(30) for run in (A, B, C)))
+    assert under_way[1] == 1
+    assert world.ids(A) == world.ids(B) == [f"n{i}" for i in range(30)]
+
+
+@scenario
+async def test_a_pack_is_bounded(world: World) -> None:
+    await world.claim(A)
+    world.before.append(waiting(1))
+    count = 2 * PACK_ROWS_MAX + 10
+    await asyncio.gather(*(world.append(A, f"n{i}") for i in range(count)))
+    assert [len(seqs) for _, seqs in world.store.statements] == [PACK_ROWS_MAX, PACK_ROWS_MAX, 10]
+    assert world.ids(A) == [f"n{i}" for i in range(count)]
+
+
+@scenario
+async def test_a_final_record_goes_alone(world: World) -> None:
+    await world.claim(A, B)
+    world.before.append(waiting(1))
+    names = [world.append(A, "a1"), world.append(A, "end", final=True), world.append(B, "b1")]
+    await asyncio.gather(*names, world.append(B, "b2"))
+    assert ("row", [4]) in world.store.statements
+    assert world.ids(A) == ["a1", "end"] and world.ids(B) == ["b1", "b2"]
+    assert world.database.runs[A].row.ended and not world.database.runs[B].row.ended
+
+
+@scenario
+async def test_a_cancelled_append_keeps_its_place(world: World) -> None:
+    await world.claim(A)
+    world.before.append(waiting(1))
+    appends = [asyncio.create_task(world.append(A, f"n{i}")) for i in range(4)]
+    await asyncio.sleep(0.5)
+    appends[2].cancel()
+    await asyncio.wait(appends)
+    assert world.ids(A) == ["n0", "n1", "n2", "n3"]
+    assert "n2" in world.logs[A].history.done, "and is folded like any other"
+
+
+# --- conflicts
+
+
+async def zombie(world: World, run_id: UUID) -> RunLog:
+    """Another process takes the run over, and appends."""
+    appender = Appender(MemoryStore(world.database), SimClock(world.loop))
+    return await claim_run(world.database, appender, run_id, writer=b"other")
+
+
+@scenario
+async def test_of_a_pack_with_one_foreign_row_the_other_runs_are_not_affected(world: World) -> None:
+    await world.claim(A, B, C)
+    world.before.append(waiting(1))
+    first = asyncio.create_task(world.append(A, "a0"))
+    await asyncio.sleep(0.5)
+    appends = [world.append(run, name) for run in (A, B, C) for name in ("n1", "n2")]
+    gathered = asyncio.gather(first, *appends, return_exceptions=True)
+    await zombie(world, B)
+    results = await gathered
+    assert [type(result) for result in results] == [type(None)] * 3 + [Fenced] * 2 + [type(None)] * 2
+    assert world.ids(A) == ["a0", "n1", "n2"] and world.ids(C) == ["n1", "n2"]
+    assert world.ids(B) == ["attempt-2.2"], "nothing of the pack stands behind the foreign row"
+    with pytest.raises(Fenced):
+        await world.append(B, "later")
+    with pytest.raises(Fenced):
+        await world.logs[B].confirm()
+    await world.append(A, "a3")
+
+
+@scenario
+async def test_a_single_row_that_meets_a_foreign_one_is_fenced(world: World) -> None:
+    await world.claim(A)
+    await zombie(world, A)
+    with pytest.raises(Fenced, match="record 3 is somebody else's"):
+        await world.append(A, "a")
+    assert world.logs[A].fenced
+    assert world.ids(A) == ["attempt-2.2"]
+
+
+@scenario
+async def test_a_run_that_is_gone_is_fenced(world: World) -> None:
+    await world.claim(A, B)
+    del world.database.runs[A]
+    with pytest.raises(Fenced, match="no such run"):
+        await world.append(A, "a")
+    await world.append(B, "b")
+
+
+# --- lost replies and failovers
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_lost_reply_is_recognised_as_our_own(count: int) -> None:
+    @scenario
+    async def run(world: World) -> None:
+        await world.claim(A)
+        world.before.append(waiting(1))
+        appends = [asyncio.create_task(world.append(A, f"n{i}")) for i in range(count)]
+        world.after.extend([raising(LOST), raising(LOST)])
+        await asyncio.gather(*appends)
+        assert world.ids(A) == [f"n{i}" for i in range(count)]
+
+    run()
+
+
+@scenario
+async def test_a_lost_reply_of_the_final_record_is_recognised_as_our_own(world: World) -> None:
+    await world.claim(A)
+    world.after.append(raising(LOST))
+    await world.append(A, "end", final=True)
+    assert world.ids(A) == ["end"] and world.logs[A].history.final is not None
+
+
+@scenario
+async def test_a_request_that_was_lost_is_sent_again_with_its_place_and_bytes(world: World) -> None:
+    await world.claim(A)
+    world.before.extend([raising(LOST), raising(LOST)])
+    await world.append(A, "a")
+    assert world.store.statements == [("row", [3])] * 3
+    assert world.ids(A) == ["a"]
+
+
+@scenario
+async def test_rows_that_a_failover_lost_are_appended_again_before_anything_new(world: World) -> None:
+    await world.claim(A)
+    for name in ("n1", "n2", "n3"):
+        await world.append(A, name)
+    bytes_before = dict(world.database.runs[A].log)
+    world.lose(A, 2)
+    world.store.statements.clear()
+    await world.append(A, "n4")
+    assert world.ids(A) == ["n1", "n2", "n3", "n4"]
+    assert {seq: world.database.runs[A].log[seq] for seq in bytes_before} == bytes_before
+    assert world.logs[A].history.head == 6 and len(world.logs[A].history.done) == 5
+
+
+@scenario
+async def test_a_look_that_finds_rows_lost_has_them_appended_again(world: World) -> None:
+    await world.claim(A)
+    for name in ("n1", "n2"):
+        await world.append(A, name)
+    world.lose(A, 1)
+    await world.logs[A].look()
+    assert world.ids(A) == ["n1", "n2"]
+
+
+@scenario
+async def test_a_gap_that_is_not_at_hand_any_more_fences(world: World) -> None:
+    await world.claim(A)
+    for number in range(RETAINED_ROWS_MAX + 10):
+        await world.append(A, f"n{number}")
+    world.lose(A, RETAINED_ROWS_MAX + 5)
+    with pytest.raises(Fenced, match="the store lost records"):
+        await world.append(A, "more")
+
+
+@scenario
+async def test_as_many_lost_rows_as_are_kept_are_appended_again(world: World) -> None:
+    await world.claim(A)
+    names = [f"n{number}" for number in range(RETAINED_ROWS_MAX + 10)]
+    for name in names:
+        await world.append(A, name)
+    world.lose(A, RETAINED_ROWS_MAX)
+    await world.append(A, "more")
+    assert world.ids(A) == [*names, "more"]
+
+
+@scenario
+async def test_a_failover_to_a_server_on_which_others_went_on_fences(world: World) -> None:
+    await world.claim(A)
+    for name in ("n1", "n2"):
+        await world.append(A, name)
+    world.lose(A, 2)
+    await zombie(world, A)
+    with pytest.raises(Fenced):
+        await world.append(A, "n3")
+    assert world.ids(A) == ["attempt-2.2"]
+
+
+@scenario
+async def test_an_outage_is_waited_out_and_told_at_its_bound(world: World) -> None:
+    await world.claim(A, B)
+    ends = world.loop.time() + 40
+
+    async def away() -> None:
+        if world.loop.time() < ends:
+            raise StoreUnavailable("away")
+
+    world.before.extend([away] * 1000)
+    await world.append(A, "a")
+    assert ends <= world.loop.time() < ends + 6
+    ends = float("inf")
+    began = world.loop.time()
+    results = await asyncio.gather(world.append(A, "x"), world.append(B, "y"), return_exceptions=True)
+    assert [type(result) for result in results] == [StoreUnavailable] * 2
+    assert 60 <= world.loop.time() - began < 70
+    with pytest.raises(StoreUnavailable):
+        await world.append(A, "later")
+
+
+# --- the fence
+
+
+@scenario
+async def test_a_confirmation_is_as_old_as_the_sending_of_what_confirmed(world: World) -> None:
+    await world.claim(A)
+    log = world.logs[A]
+    world.before.append(waiting(4))
+    await world.append(A, "a")
+    assert log.fresh()
+    await asyncio.sleep(1.5)
+    assert not log.fresh(), "it was sent 5.5 s ago"
+    await log.confirm()
+    assert log.fresh()
+
+
+@scenario
+async def test_a_process_that_slept_looks_before_it_calls(world: World) -> None:
+    await world.claim(A)
+    await world.logs[A].confirm()
+    await zombie(world, A)
+    world.loop._time += 100
+    with pytest.raises(Fenced, match="epoch is 2, ours is 1"):
+        await world.logs[A].confirm()
+
+
+@scenario
+async def test_closing_waits_for_what_is_under_way(world: World) -> None:
+    await world.claim(A)
+    world.before.append(waiting(3))
+    task = asyncio.create_task(world.append(A, "a"))
+    await asyncio.sleep(1)
+    await world.appender.close()
+    assert world.ids(A) == ["a"]
+    await task
