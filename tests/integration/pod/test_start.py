@@ -1,0 +1,111 @@
+"""What a pod is told before it runs anything: texts, secrets, and what cannot start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agentrun.log.store import AttemptOutcome
+from agentrun.spec.definition import definition_from_bytes
+from tests.integration.pod.pods import Runs, agent, call, tool
+from tests.support.stub_tools import Answer, StubTools
+
+SECRET = 'sk-test-4f"quoted\\and long'
+
+
+def source(name: str, key: str) -> dict[str, object]:
+    return {"configMapKeyRef": {"name": name, "key": key}}
+
+
+def test_texts_are_read_once_and_later_edits_change_nothing(runs: Runs, tmp_path: Path) -> None:
+    spec = agent({"text": "Yes."})
+    del spec["prompt"]
+    run = runs.make(spec | {"promptFrom": source("texts", "prompt")}, suspend=True)
+    file = tmp_path / "config" / "texts" / "prompt"
+    file.parent.mkdir(parents=True)
+    file.write_text("The first text.")
+    config = {"AGENTRUN_CONFIG_DIR": str(tmp_path / "config")}
+    assert run.pod(**config).ended() == 75
+    file.write_text("Another text.")
+    assert run.pod(**config).ended() == 75
+    file.unlink()
+    assert run.pod(**config).ended() == 75  # what was read once is not needed again
+    standing = runs.ask(lambda store: store.resolve(run.run_id, None))
+    assert standing is not None
+    assert definition_from_bytes(standing).prompt == "The first text."
+
+
+def test_a_text_that_is_missing_is_told_where_the_operator_reads_it(runs: Runs, tmp_path: Path) -> None:
+    spec = agent({"text": "Yes."})
+    del spec["prompt"]
+    run = runs.make(spec | {"promptFrom": source("texts", "prompt")})
+    pod = run.pod(AGENTRUN_CONFIG_DIR=str(tmp_path))
+    assert pod.ended() == 2
+    assert pod.words()["reason"] == "TextMissing"
+    assert "key 'prompt' of ConfigMap 'texts'" in pod.words()["message"]
+    (attempt,) = run.attempts()
+    assert attempt.outcome is AttemptOutcome.FAILED
+    assert attempt.reason == "TextMissing: " + pod.words()["message"]
+    assert run.history().head == 0
+    assert runs.ask(lambda store: store.resolve(run.run_id, None)) is None
+
+
+def test_a_secret_that_is_missing_is_named_with_its_variable(runs: Runs) -> None:
+    with StubTools() as stub:
+        run = runs.make(secret_spec(stub.url("/pay")))
+        pod = run.pod()
+        assert pod.ended() == 2
+        assert pod.words()["reason"] == "SecretMissing"
+        assert "AGENTRUN_SECRET_PAYMENTS__TOKEN" in pod.words()["message"]
+        assert stub.requests == []
+
+
+def secret_spec(url: str) -> dict[str, object]:
+    header = {
+        "name": "X-Token",
+        "valueFrom": {"secretKeyRef": {"name": "payments", "key": "token"}},
+    }
+    pay = {
+        "name": "pay",
+        "description": "Pays.",
+        "http": {"url": url, "method": "POST", "headers": [header]},
+        "parameters": {"type": "object", "properties": {"amount": {"type": "integer"}}},
+        "effect": "idempotent",
+    }
+    return agent({"toolCalls": [call("pay", amount=1)]}, {"text": "Paid."}, tools=[pay])
+
+
+def test_no_line_and_no_last_word_holds_a_secret(runs: Runs) -> None:
+    with StubTools() as stub:
+        stub.always("/pay", Answer(status=401, body=f"bad token {SECRET}".encode()))
+        run = runs.make(secret_spec(stub.url("/pay")))
+        pod = run.pod(AGENTRUN_SECRET_PAYMENTS__TOKEN=SECRET, AGENTRUN_LOG_LEVEL="debug")
+        assert pod.ended() == 0
+        assert stub.requests[0].headers["x-token"] == SECRET
+    assert SECRET not in pod.text and "sk-test-4f" not in pod.text
+    assert runs.dsn not in pod.text
+    assert pod.events("finished", node="call-1-0")
+
+
+def test_a_tool_that_is_not_there_cannot_start(runs: Runs) -> None:
+    run = runs.make(agent({"text": "Yes."}, tools=[tool("nothing", "no_such_module:nothing")]))
+    pod = run.pod()
+    assert pod.ended() == 2
+    assert pod.words()["reason"] == "CannotStart"
+    assert "no_such_module" in pod.words()["message"]
+
+
+def test_bad_settings_are_named_by_their_variables_all_at_once(runs: Runs) -> None:
+    run = runs.make(agent({"text": "Yes."}))
+    pod = run.pod(AGENTRUN_RUN_ID="hello", AGENTRUN_GRACE_SECONDS="soon", AGENTRUN_DATABASE_URL="")
+    assert pod.ended() == 2
+    told = [line["message"].partition(" ")[0] for line in pod.events("bad_setting")]
+    assert told == ["AGENTRUN_DATABASE_URL", "AGENTRUN_RUN_ID", "AGENTRUN_GRACE_SECONDS"]
+    assert pod.words()["reason"] == "InvalidSettings"
+
+
+def test_a_database_that_refuses_is_told_without_the_password(runs: Runs) -> None:
+    run = runs.make(agent({"text": "Yes."}))
+    attempt = str(run.allocate())
+    pod = run.pod(int(attempt), AGENTRUN_DATABASE_URL=runs.dsn.replace("/test_", "/absent_", 1))
+    assert pod.ended() == 2
+    assert pod.words()["reason"] == "StoreRefused"
