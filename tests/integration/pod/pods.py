@@ -34,9 +34,7 @@ ROOT = HERE.parents[2]
 T = TypeVar("T")
 
 
-def agent(
-    *turns: Mapping[str, Any], tools: list[dict[str, Any]] | None = None, **spec: Any
-) -> dict[str, Any]:
+def agent(*turns: Any, tools: list[dict[str, Any]] | None = None, **spec: Any) -> dict[str, Any]:
     """A spec with a scripted model."""
     model = {"name": "scripted:test", "script": {"turns": list(turns)}}
     return {"prompt": "Go on.", "agent": {"model": model, "tools": tools or []}, **spec}

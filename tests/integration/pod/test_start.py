@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from agentrun.log.store import AttemptOutcome
 from agentrun.spec.definition import definition_from_bytes
@@ -23,7 +24,7 @@ def test_texts_are_read_once_and_later_edits_change_nothing(runs: Runs, tmp_path
     file = tmp_path / "config" / "texts" / "prompt"
     file.parent.mkdir(parents=True)
     file.write_text("The first text.")
-    config = {"AGENTRUN_CONFIG_DIR": str(tmp_path / "config")}
+    config: dict[str, Any] = {"AGENTRUN_CONFIG_DIR": str(tmp_path / "config")}
     assert run.pod(**config).ended() == 75
     file.write_text("Another text.")
     assert run.pod(**config).ended() == 75
