@@ -21,6 +21,10 @@ FILES = {
     "run.txt": ["pyproject.toml", "--extra", "local", "--group", "build"],
     "dev.txt": ["pyproject.toml", "--all-extras", "--group", "dev", "--constraint", "requirements/run.txt"],
     "uv.txt": ["-", "--constraint", "requirements/dev.txt"],
+    # Of the images: what is in them was under test.
+    "build.txt": ["--group", "build", "--constraint", "requirements/dev.txt"],
+    "runner.txt": ["pyproject.toml", "--extra", "models", "--constraint", "requirements/dev.txt"],
+    "operator.txt": ["pyproject.toml", "--extra", "operator", "--constraint", "requirements/dev.txt"],
 }
 
 
