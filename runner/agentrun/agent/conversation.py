@@ -9,7 +9,8 @@ K, `turn-K` the turn, `tools-K` its batch, `call-K-I` its I-th call.
 from __future__ import annotations
 
 from agentrun.graph.types import NodeContext
-from agentrun.models.base import Message
+from agentrun.models import estimate_tokens
+from agentrun.models.base import Message, ModelRequest
 from agentrun.proto import transcript_pb2 as pb
 
 
@@ -24,9 +25,12 @@ def text_of(turn: pb.AssistantTurn) -> str:
 
 
 class Conversation:
-    """Grows with the log; what it has read once is not read again."""
+    """Grows with the log; what it has read once is neither read nor measured again.
+
+    `tokens`: what its messages may cost as input, guessed high."""
 
     def __init__(self, prompt: str) -> None:
+        self.tokens = 0
         self._prompt = prompt
         self._messages: list[Message] = []
         self._turns: dict[int, pb.AssistantTurn] = {}
@@ -35,7 +39,9 @@ class Conversation:
     async def before(self, node: NodeContext, number: int) -> list[Message]:
         """All that was said before turn `number` (from 1)."""
         while self._whole < number:
-            await self._add(node, self._whole)
+            added = await self._said(node, self._whole)
+            self.tokens += estimate_tokens(ModelRequest(instructions="", messages=added))
+            self._messages += added
             self._whole += 1
         return self._messages
 
@@ -45,14 +51,16 @@ class Conversation:
             self._turns[number] = pb.AssistantTurn.FromString(await node.output(f"turn-{number}"))
         return self._turns[number]
 
-    async def _add(self, node: NodeContext, number: int) -> None:
+    async def _said(self, node: NodeContext, number: int) -> list[Message]:
         """Turn `number` with its results, and what the user said behind it."""
+        said: list[Message] = []
         if number:
             turn = await self.turn(node, number)
-            self._messages.append(turn)
+            said.append(turn)
             for index in range(len(calls_of(turn))):
                 data = await node.output(f"call-{number}-{index}")
-                self._messages.append(pb.ToolResult.FromString(data))
+                said.append(pb.ToolResult.FromString(data))
         if node.is_done(f"user-{number + 1}"):
             message = pb.UserMessage.FromString(await node.output(f"user-{number + 1}"))
-            self._messages.append(pb.UserMessage(text=self._prompt) if message.prompt else message)
+            said.append(pb.UserMessage(text=self._prompt) if message.prompt else message)
+        return said

@@ -12,7 +12,7 @@ confirmation and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentrun.agent import toolbox
@@ -111,8 +111,9 @@ class AgentLoop:
             key=f"{node.node_id}#{node.try_number}",
             before_send=node.confirm,
         )
+        told = estimate_tokens(replace(request, messages=()))
         output_max = request.max_output_tokens or OUTPUT_TOKENS_RESERVED
-        await node.reserve(estimate_tokens(request) + output_max)
+        await node.reserve(told + scope.conversation.tokens + output_max)
         try:
             response = await scope.agent.model.request(request)
         except ModelError as error:

@@ -103,7 +103,7 @@ class _Builder:
         script = None
         if spec.model.script is not None:
             turns = spec.model.script.turns
-            script = [turn.model_dump(mode="json", by_alias=True, exclude_none=True) for turn in turns]
+            script = [turn.model_dump(mode="json", by_alias=True, exclude_defaults=True) for turn in turns]
         try:
             model = build_model(
                 spec.model.name,

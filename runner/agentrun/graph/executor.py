@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentrun.graph.budget import Budget, Limits
-from agentrun.graph.node import NodeRun, settle
+from agentrun.graph.node import NodeRun, machine_errors, settle
 from agentrun.graph.outcome import Outcome, RetryWaits
 from agentrun.graph.scopes import Scopes
 from agentrun.graph.types import (
@@ -206,7 +206,7 @@ class Executor:
 
     async def _try(self, spawn: pb.Spawn, kind: NodeKind) -> None:
         try:
-            node = NodeRun(self, spawn, kind, await self.log.payload(spawn.input))
+            node = NodeRun(self, spawn, kind, await self.payload(spawn.input))
             self.running[spawn.id] = node
             await self._conclude(node, await settle(node))
         except LimitReached as limit:
@@ -281,7 +281,12 @@ class Executor:
 
     async def append(self, record: pb.NodeRecord) -> None:
         self.check()
-        await self.log.append(record)
+        with machine_errors():
+            await self.log.append(record)
+
+    async def payload(self, payload: pb.Payload) -> bytes:
+        with machine_errors():
+            return await self.log.payload(payload)
 
     async def run_subgraph(self, scope: str, root: pb.Spawn) -> bytes:
         if self._scopes.is_open(scope):
@@ -289,7 +294,7 @@ class Executor:
         self._scopes.open(scope, root)
         self._changed.set()
         record = await self._scopes.result(scope)
-        return await self.log.payload(record.output)
+        return await self.payload(record.output)
 
     def _close_scope(self, scope: str) -> None:
         """Nothing below a node goes on without it."""
@@ -338,9 +343,6 @@ class Executor:
     def _complete(self) -> Outcome:
         """Nothing is left to run, and no node has ended the run."""
         if self._scopes.unfinished(""):
-            done = self.log.history.done
-            pending = self.log.history.pending()
-            stuck = [spawn.id for spawn in pending if any(parent not in done for parent in spawn.parents)]
-            message = "waiting for parents that nothing spawns: " + ", ".join(stuck[:5])
+            message = "waiting for parents that nothing spawns: " + ", ".join(self._scopes.stuck()[:5])
             return Outcome(outcome=pb.OUTCOME_FAILED, reason="Stuck", message=message)
         return Outcome(outcome=pb.OUTCOME_SUCCEEDED, reason="Completed")

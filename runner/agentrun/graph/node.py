@@ -8,7 +8,8 @@ before anybody acts on it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from agentrun.graph.budget import Budget
@@ -24,7 +25,7 @@ from agentrun.graph.types import (
     to_root,
     to_spawn,
 )
-from agentrun.log.errors import LogError
+from agentrun.log.errors import LogError, StoreUnavailable
 from agentrun.log.final import bounded
 from agentrun.log.replay import INTENT, TRY
 from agentrun.log.runlog import RunLog
@@ -45,6 +46,9 @@ class Host(Protocol):
 
     async def append(self, record: pb.NodeRecord) -> None:
         """To the log, unless the run is over."""
+
+    async def payload(self, payload: pb.Payload) -> bytes:
+        """The bytes of a payload, from wherever they are."""
 
     async def run_subgraph(self, scope: str, root: pb.Spawn) -> bytes:
         """See NodeContext.subgraph."""
@@ -96,7 +100,7 @@ class NodeRun:
         record = self._log.history.done.get(self.scope + name)
         if record is None:
             raise NodeError("NoSuchNode", f"node {self.scope + name!r} is not done", retryable=False)
-        return await self._log.payload(record.output)
+        return await self._host.payload(record.output)
 
     def is_done(self, name: str) -> bool:
         return self.scope + name in self._log.history.done
@@ -226,6 +230,15 @@ class NodeRun:
 def _failed(error: BaseException) -> NodeError:
     """An exception that no handler should let through: its author's mistake, told by name."""
     return NodeError("NodeFailed", f"{type(error).__name__}: {error}", retryable=False)
+
+
+@contextmanager
+def machine_errors() -> Iterator[None]:
+    """A folder of blobs that cannot be used now is a store that is away, and no fault of a node's."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnavailable(f"blobs: {error}") from error
 
 
 async def settle(node: NodeRun) -> NodeResult | NodeError:

@@ -65,6 +65,11 @@ class Scopes:
         """Nodes of the scope that are spawned and not done."""
         return self._unfinished.get(scope, 0)
 
+    def stuck(self) -> list[str]:
+        """Nodes whose parents are not done, in the order of the log."""
+        done = self._history.done
+        return [s.id for s in self._history.pending() if any(parent not in done for parent in s.parents)]
+
     def last(self, scope: str) -> pb.NodeRecord | None:
         """The newest record of the scope."""
         return self._last.get(scope)

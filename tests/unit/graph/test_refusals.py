@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agentrun.graph.types import NodeContext, NodeError, NodeResult, Spawned, Usage
+from agentrun.log.errors import StoreUnavailable
 from agentrun.proto import log_pb2 as pb
 from tests.support.agents import Bench, Crash
 
@@ -120,10 +121,33 @@ def test_a_blob_store_that_cannot_write_stops_the_process_and_loses_nothing() ->
         return NodeResult(output=b"x" * 9000)
 
     bench = Bench({"start": start})
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(StoreUnavailable, match="No space left"):
         bench.run()
     assert bench.ids == []
     full["now"] = False
+    assert bench.resume().outcome == pb.OUTCOME_SUCCEEDED
+
+
+def test_a_blob_store_that_cannot_be_read_stops_the_process_and_fails_no_node() -> None:
+    async def start(node: NodeContext) -> NodeResult:
+        return NodeResult(output=b"x" * 9000, spawned=[leaf("leaf")])
+
+    async def reader(node: NodeContext) -> NodeResult:
+        assert bench.executor is not None
+        if away["now"]:
+
+            async def get(*_: Any) -> Any:
+                raise OSError(5, "Input/output error")
+
+            bench.executor.log._blobs.get = get  # type: ignore[assignment,method-assign]
+        return NodeResult(output=await node.output("start"))
+
+    away = {"now": True}
+    bench = Bench({"start": start, "leaf": reader})
+    with pytest.raises(StoreUnavailable, match="Input/output error"):
+        bench.run()
+    assert bench.ids == ["start"]
+    away["now"] = False
     assert bench.resume().outcome == pb.OUTCOME_SUCCEEDED
 
 
