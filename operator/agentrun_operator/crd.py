@@ -1,8 +1,9 @@
 """The CustomResourceDefinition, generated from the typed models.
 
-`python -m agentrun_operator.crd FILE…` writes it (`make crds`); the operator asks
+`python -m agentrun_operator.crd` writes the files of the repository that hold it
+(`make crds`), with `--check` it says whether they are fresh; the operator asks
 `missing_fields` at its start whether the cluster serves all that it writes.
-Invariant: the files in the repository are what the models say, byte for byte.
+Invariant: those files are what the models say, byte for byte.
 """
 
 from __future__ import annotations
@@ -136,14 +137,40 @@ def to_yaml(value: dict[str, Any]) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
 
 
-def main(arguments: list[str]) -> None:
-    """Writes the CRD to each file named, or to standard output."""
-    text = _HEADER + to_yaml(definition())
-    for name in arguments:
-        Path(name).write_text(text)
-    if not arguments:
-        sys.stdout.write(text)
+def files() -> dict[str, str]:
+    """What has to be in which file, below the repository's root."""
+    text = to_yaml(definition())
+    if "{{" in text:
+        raise ValueError("a description holds {{, which the chart would take for a template's")
+    # Kept on uninstall: deleting a CRD deletes every object of its kind.
+    kept = to_yaml(
+        definition() | {"metadata": {"name": NAME, "annotations": {"helm.sh/resource-policy": "keep"}}}
+    )
+    return {
+        "crds/agentrun.dev_agentruns.yaml": _HEADER + text,
+        "charts/agentrun/templates/crd.yaml": _HEADER
+        + "{{- if .Values.crds.install }}\n"
+        + kept
+        + "{{- end }}\n",
+    }
+
+
+def main(arguments: list[str], root: Path) -> int:
+    """Writes the files, or says which are not fresh; the exit code."""
+    stale = [name for name, text in files().items() if not _holds(root / name, text)]
+    if arguments == ["--check"]:
+        for name in stale:
+            sys.stderr.write(f"{name}: not that of the models any more; run `make crds`\n")
+        return 1 if stale else 0
+    for name in stale:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(files()[name])
+    return 0
+
+
+def _holds(file: Path, text: str) -> bool:
+    return file.is_file() and file.read_text() == text
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:], Path.cwd()))

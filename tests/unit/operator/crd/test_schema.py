@@ -32,9 +32,17 @@ def nodes(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, An
 ALL = [(path, node) for path, node in nodes(SCHEMA, "") if path != ".metadata"]
 
 
-def test_the_file_in_the_repository_is_the_generated_one(tmp_path: Path) -> None:
-    crd.main([str(tmp_path / "crd.yaml")])
-    assert FILE.read_text() == (tmp_path / "crd.yaml").read_text(), "run `make crds`"
+def test_the_files_in_the_repository_are_the_generated_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert crd.main(["--check"], ROOT) == 0, capsys.readouterr().err
+
+
+def test_a_file_that_is_not_fresh_is_named_and_written_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert crd.main(["--check"], tmp_path) == 1
+    assert "crds/agentrun.dev_agentruns.yaml: not that of the models" in capsys.readouterr().err
+    assert crd.main([], tmp_path) == 0
+    assert crd.main(["--check"], tmp_path) == 0
 
 
 def test_it_is_small_enough_for_a_last_applied_annotation() -> None:
