@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from agentrun.spec import API_VERSION, KIND, AgentRunSpec
+from agentrun_operator.crd_argocd import argocd_patch
 from agentrun_operator.crd_rules import RULES
 from agentrun_operator.crd_schema import Schema, structural
 from agentrun_operator.crd_status import RunStatus
@@ -137,7 +138,7 @@ def to_yaml(value: dict[str, Any]) -> str:
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, width=110, allow_unicode=True)
 
 
-def files() -> dict[str, str]:
+def files(root: Path) -> dict[str, str]:
     """What has to be in which file, below the repository's root."""
     text = to_yaml(definition())
     if "{{" in text:
@@ -152,19 +153,21 @@ def files() -> dict[str, str]:
         + "{{- if .Values.crds.install }}\n"
         + kept
         + "{{- end }}\n",
+        "charts/agentrun/argocd/argocd-cm-patch.yaml": argocd_patch(root / "charts/agentrun/argocd"),
     }
 
 
 def main(arguments: list[str], root: Path) -> int:
     """Writes the files, or says which are not fresh; the exit code."""
-    stale = [name for name, text in files().items() if not _holds(root / name, text)]
+    wanted = files(root)
+    stale = [name for name, text in wanted.items() if not _holds(root / name, text)]
     if arguments == ["--check"]:
         for name in stale:
             sys.stderr.write(f"{name}: not that of the models any more; run `make crds`\n")
         return 1 if stale else 0
     for name in stale:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(files()[name])
+        (root / name).write_text(wanted[name])
     return 0
 
 

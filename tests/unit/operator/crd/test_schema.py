@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ def test_the_files_in_the_repository_are_the_generated_ones(capsys: pytest.Captu
 def test_a_file_that_is_not_fresh_is_named_and_written_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shutil.copytree(ROOT / "charts/agentrun/argocd", tmp_path / "charts/agentrun/argocd")
     assert crd.main(["--check"], tmp_path) == 1
     assert "crds/agentrun.dev_agentruns.yaml: not that of the models" in capsys.readouterr().err
     assert crd.main([], tmp_path) == 0
