@@ -30,7 +30,7 @@ def manifest(
     **spec: Any,
 ) -> dict[str, Any]:
     """A manifest. `model`: the base URL of a stub, in place of `turns`; `spec`: further fields."""
-    how = {"name": "openai:stub", "baseURL": model} if model else scripted(turns)
+    how: dict[str, Any] = {"name": "openai:stub", "baseURL": model} if model else scripted(turns)
     if settings:
         how["settings"] = dict(settings)
     if agents:
