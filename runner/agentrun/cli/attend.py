@@ -7,8 +7,10 @@ log's outcome; whoever stops watching loses nothing but the view.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 from agentrun.agent import Program, prepare
@@ -16,10 +18,10 @@ from agentrun.cli.common import even_if_nobody_reads, payload, print_json, print
 from agentrun.cli.main import say
 from agentrun.cli.progress import choose_progress
 from agentrun.graph.executor import Outcome
+from agentrun.graph.session import CLOSE_SECONDS_MAX, Session
 from agentrun.local.process import this_process
-from agentrun.local.records import answer_of
+from agentrun.local.records import answer_of, result_text
 from agentrun.local.runs import allocate
-from agentrun.local.session import Session
 from agentrun.local.signals import EXIT_PAUSED, Signals
 from agentrun.local.stores import without_password
 from agentrun.local.views import result_view
@@ -60,6 +62,8 @@ async def attend(
 ) -> int:
     """Gets an attempt and runs it; the exit code. Raises HeldElsewhere, Fenced, …"""
     process = this_process(f"agentrun {args.command}")
+    # From here on a signal ends an attempt that says so, and is not to be taken for a crash.
+    signals.watch(_later, _later)
     allocated = await allocate(store, info.run.run_id, process, take_over=args.take_over)
     info = allocated.info
     if allocated.attempt is None:
@@ -74,9 +78,12 @@ async def attend(
         grace_seconds=grace_seconds,
         observer=progress.observe,
         on_claimed=progress.claimed,
+        result_text=result_text,
     )
     signals.on_hard_end = progress.restore
     signals.watch(session.stop, session.stop_at_once)
+    if signals.count:
+        session.stop()
     progress.begin(info, allocated.attempt)
     try:
         outcome = await session.run()
@@ -86,8 +93,14 @@ async def attend(
         outcome = Outcome(outcome=pb.OUTCOME_UNSPECIFIED, reason="StoreUnavailable", message=str(error))
     finally:
         progress.end()
-        await program.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                await program.close()
     return await _report(store, info, progress.history or History(info.run.run_id), outcome, args)
+
+
+def _later() -> None:
+    """The signal is counted; the session is told when there is one."""
 
 
 async def report_ended(store: LogStore, info: RunInfo, args: argparse.Namespace) -> int:

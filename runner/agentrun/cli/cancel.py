@@ -21,7 +21,7 @@ def run(args: argparse.Namespace) -> int:
     async def cancel(store: LogStore, info: RunInfo) -> int:
         return await _cancel(store, info, args)
 
-    return on_run(args, cancel)
+    return on_run(args, cancel, writes=True)
 
 
 async def _cancel(store: LogStore, info: RunInfo, args: argparse.Namespace) -> int:

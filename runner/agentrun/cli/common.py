@@ -48,16 +48,16 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
 Question = Callable[[LogStore, RunInfo], Awaitable[int]]
 
 
-def on_run(args: argparse.Namespace, question: Question) -> int:
+def on_run(args: argparse.Namespace, question: Question, *, writes: bool = False) -> int:
     """Finds the run that is named and asks something of it, starting nothing where nothing was kept."""
     with place_of(args.store, create=False) as place:
         if place is None:
             raise no_such_run(args.run)
-        return run_async(_ask(place, args.run, question))
+        return run_async(_ask(place, args.run, question, writes))
 
 
-async def _ask(place: Place, name: str, question: Question) -> int:
-    async with opened(place) as store:
+async def _ask(place: Place, name: str, question: Question, writes: bool) -> int:
+    async with opened(place, writes=writes) as store:
         return await question(store, await reach(lambda: find_run(store, name)))
 
 
@@ -123,6 +123,8 @@ def is_terminal(stream: Any) -> bool:
 
 
 def print_text(text: str) -> None:
-    """An answer, as it is, with one line break behind it."""
+    """An answer with one line break behind it: as it is, but that it cannot steer a terminal."""
+    if is_terminal(sys.stdout):
+        text = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     sys.stdout.flush()

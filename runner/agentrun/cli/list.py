@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
 
 async def _entries(place: Place, limit: int) -> list[dict[str, Any]]:
     machine = this_machine()
-    async with opened(place) as store:
+    async with opened(place, writes=False) as store:
         entries = []
         for info in await reach(lambda: store.list_runs(limit=limit)):
             history = (await read_log(store, info)).history if needs_log(info) else None

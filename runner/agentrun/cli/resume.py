@@ -24,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
             return await _resume(store, info, args, signals)
 
         try:
-            return on_run(args, resume)
+            return on_run(args, resume, writes=True)
         except Interrupted:
             say("stopped before the run went on")
             return EXIT_PAUSED

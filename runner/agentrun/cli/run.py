@@ -75,7 +75,7 @@ async def _run(
     args: argparse.Namespace,
     signals: Signals,
 ) -> int:
-    async with opened(place) as store:
+    async with opened(place, writes=True) as store:
         info = await reach(lambda: make_run(store, run_id, manifest))
         if info.run.ended:
             return await report_ended(store, info, args)

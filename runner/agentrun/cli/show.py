@@ -6,7 +6,8 @@ import argparse
 import os
 from typing import Any
 
-from agentrun.cli.common import on_run, print_json, read_answer, read_log
+from agentrun.cli.common import on_run, print_json, print_text, read_answer, read_log
+from agentrun.cli.main import printable
 from agentrun.cli.text import limit, table
 from agentrun.local.holders import holder
 from agentrun.local.process import this_machine
@@ -22,7 +23,7 @@ def run(args: argparse.Namespace) -> int:
         if args.output == "json":
             print_json(view)
         else:
-            print(_text(view), flush=True)
+            print_text(_text(view))
         return os.EX_OK
 
     return on_run(args, show)
@@ -48,7 +49,7 @@ def _text(view: dict[str, Any]) -> str:
         ["name", view["name"]],
         ["owner", view["owner"]],
         ["phase", view["phase"] + reason],
-        ["message", view["message"]],
+        ["message", printable(view["message"])],
         ["created", view["createdAt"]],
         ["ended", view["endedAt"] or ""],
         *(

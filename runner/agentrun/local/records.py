@@ -14,7 +14,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
-from agentrun.graph.types import scope_of
+from agentrun.graph.types import PROTOBUF, scope_of
 from agentrun.log.replay import ATTEMPT, INTENT, REOPENED, TRY
 from agentrun.proto import log_pb2 as pb
 from agentrun.proto import transcript_pb2 as transcript
@@ -39,7 +39,7 @@ def decode_output(kind: str, media_type: str, data: bytes) -> Any:
     """An output as a message of ours, as parsed JSON or as text; None where it is none of these."""
     base, _, parameters = media_type.partition(";")
     try:
-        if base == "application/x-protobuf":
+        if base == PROTOBUF:
             named = parameters.strip().removeprefix("type=").rpartition(".")[2]
             made = _TYPES.get(named or _TYPE_OF_KIND.get(kind, ""))
             return made.FromString(data) if made is not None else None
@@ -66,6 +66,14 @@ def answer_of(record: pb.NodeRecord, data: bytes) -> str | None:
     if isinstance(value, str):
         return value
     return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+def result_text(data: bytes) -> str:
+    """The text of a RunResult's bytes; ValueError where they are none."""
+    value = decode_output("finalize_run", PROTOBUF, data)
+    if not isinstance(value, transcript.RunResult):
+        raise ValueError("the output is no RunResult")
+    return value.text
 
 
 def describe(record: pb.NodeRecord, data: bytes | None) -> str:

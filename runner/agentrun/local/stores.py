@@ -36,6 +36,7 @@ class Place:
 
     dsn: str
     shown: str
+    embedded: bool = False
 
 
 @contextmanager
@@ -57,7 +58,7 @@ def place_of(
         yield None
         return
     with EmbeddedPostgres.start(folder) as server:
-        yield Place(dsn=server.dsn, shown=f"the embedded Postgres under {folder}")
+        yield Place(dsn=server.dsn, shown=f"the embedded Postgres under {folder}", embedded=True)
 
 
 def _checked(dsn: str, source: str) -> str:
@@ -86,9 +87,13 @@ def without_password(dsn: str) -> str:
 
 
 @asynccontextmanager
-async def opened(place: Place) -> AsyncIterator[LogStore]:
-    """The store. Its first statement should go through `reach`."""
-    store = PostgresStore.open(place.dsn, connect_timeout_seconds=CONNECT_SECONDS_MAX)
+async def opened(place: Place, *, writes: bool) -> AsyncIterator[LogStore]:
+    """The store. Its first statement should go through `reach`.
+
+    Who only reads brings no schema up to date, but in the server that is the command's own."""
+    store = PostgresStore.open(
+        place.dsn, connect_timeout_seconds=CONNECT_SECONDS_MAX, migrate=writes or place.embedded
+    )
     try:
         yield store
     except StoreUnavailable as error:

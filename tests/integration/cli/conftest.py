@@ -18,6 +18,7 @@ import pytest
 from agentrun.cli.main import run_command
 from agentrun.local.embedded import EmbeddedPostgres
 from agentrun.local.locks import patience
+from agentrun.log.postgres import PostgresStore
 from tests.support.postgres import database_dsn
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,12 +39,20 @@ def execute(dsn: str, statement: str, *args: Any) -> Any:
     return asyncio.run(run())
 
 
+async def _migrate(dsn: str) -> None:
+    store = PostgresStore.open(dsn)
+    await store.connect()
+    await store.close()
+
+
 @pytest.fixture(scope="module")
 def dsn(postgres: EmbeddedPostgres) -> Iterator[str]:
     """A database that the tests of one module share."""
     name = f"test_{uuid4().hex}"
     execute(postgres.dsn, f"CREATE DATABASE {name}")
-    yield database_dsn(postgres, name)
+    made = database_dsn(postgres, name)
+    asyncio.run(_migrate(made))
+    yield made
     execute(postgres.dsn, f"DROP DATABASE {name} WITH (FORCE)")
 
 

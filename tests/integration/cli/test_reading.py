@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from uuid import uuid4
 
@@ -121,7 +122,6 @@ def test_large_outputs_are_shown_from_where_they_are(agentrun: Agentrun, tmp_pat
 
 def test_a_cancelled_run_that_never_ran_was_pending(agentrun: Agentrun, dsn: str) -> None:
     made = str(uuid4())
-    agentrun("list")
     execute(
         dsn,
         "INSERT INTO run (run_id, owner, name, definition, digest)"
@@ -141,6 +141,16 @@ def test_a_run_that_nobody_knows_is_told_in_one_line(agentrun: Agentrun, run_id:
         said = agentrun(*argv, "ffff0000")
         assert (said.code, said.out) == (2, "")
         assert said.err == "agentrun: no run has an id that begins with 'ffff0000'\n"
+
+
+def test_who_only_reads_changes_no_schema(agentrun: Agentrun, make_database: Callable[[], str]) -> None:
+    empty = make_database()
+    for argv in (["list"], ["show", "abcd"], ["events", "abcd"]):
+        said = agentrun(*argv, "--store", empty)
+        assert said.code == 2
+        assert said.err.endswith("the schema lacks migration 1 (run_log)\n") and said.err.count("\n") == 1
+    assert agentrun("run", HELLO, "--store", empty, "--quiet").code == 0
+    assert agentrun("list", "--store", empty).code == 0
 
 
 def test_lookups_are_shown_with_their_tool(agentrun: Agentrun, tmp_path: Path) -> None:

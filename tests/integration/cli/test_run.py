@@ -79,7 +79,6 @@ def test_a_manifest_may_come_from_standard_input(agentrun: Agentrun, monkeypatch
 def test_a_missing_secret_is_told_before_anything_is_made(
     agentrun: Agentrun, tmp_path: Path, dsn: str
 ) -> None:
-    agentrun("list")  # the tables are there
     before = execute(dsn, "SELECT count(*) FROM run")
     file = manifest(tmp_path, [ANSWER])
     tree = json.loads(Path(file).read_text())

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from agentrun.graph.executor import Outcome
+from agentrun.graph.session import Session
 from agentrun.graph.types import NodeContext, NodeKind, NodeResult, Spawned
-from agentrun.local.session import Session
 from agentrun.log.errors import CorruptLog, Fenced, RunEnded, StoreUnavailable
 from agentrun.log.memory import Database, MemoryStore
 from agentrun.log.store import AttemptOutcome, AttemptRow, LogRow, RunRow
