@@ -75,7 +75,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 
 {{- define "agentrun.url" -}}
 {{- if .Values.postgres.enabled -}}
-{{- printf "postgresql://agentrun:%s@%s.%s.svc:5432/agentrun" (include "agentrun.postgresPassword" . | urlquery) (include "agentrun.postgres" .) .Release.Namespace -}}
+{{- printf "postgresql://agentrun:%s@%s.%s.svc:5432/agentrun" (include "agentrun.postgresPassword" . | urlquery | replace "+" "%20") (include "agentrun.postgres" .) .Release.Namespace -}}
 {{- else -}}
 {{- .Values.store.url -}}
 {{- end -}}
