@@ -192,6 +192,20 @@ def test_events_are_followed_to_the_end_of_the_run(start: Start, run_id: str, tm
     assert (late.code, late.out) == (0, "")
 
 
+def test_following_a_run_that_is_paused_waits_until_it_is_interrupted(
+    start: Start, agentrun: Agentrun, run_id: str, tmp_path: Path
+) -> None:
+    file = manifest(tmp_path, [lookups(0), ANSWER], budget={"turns": 1})
+    assert agentrun("run", file, "--run-id", run_id).code == 75
+    following = start("events", run_id, "--follow")
+    assert following.process.stdout
+    while "tools-1" not in following.process.stdout.readline():
+        pass
+    following.process.send_signal(signal.SIGINT)
+    said = following.end()
+    assert (said.code, said.err) == (130, "")
+
+
 def test_a_run_goes_on_over_a_restart_of_its_server(
     start: Start, run_id: str, tmp_path: Path, postgres: EmbeddedPostgres
 ) -> None:

@@ -70,6 +70,20 @@ def test_a_manifest_that_is_wrong_is_told_a_line_a_mistake(
     assert all(line.startswith(f"agentrun: {file}: spec") for line in lines)
 
 
+def test_a_fault_of_our_own_is_told_in_one_line_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from agentrun.cli import list as listing
+
+    def fail(args: object) -> int:
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr(listing, "run", fail)
+    assert run_command(["list"]) == 70
+    said = "agentrun: a fault of agentrun: RuntimeError: two lines (AGENTRUN_LOG=debug shows where)\n"
+    assert capsys.readouterr().err == said
+
+
 def loaded_by(*argv: str) -> list[str]:
     code = (
         "import json, sys\n"
