@@ -12,6 +12,7 @@ CHART = Path(__file__).parents[3] / "charts" / "agentrun"
 VALUE_SETS = sorted((CHART / "ci").glob("*.yaml"))
 
 Object = dict[str, Any]
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def values_of(file: Path) -> Object:
@@ -34,7 +35,7 @@ def render(values: Object, *, name: str = "demo", namespace: str = "system") -> 
         found
         for file, text in sorted(files.items())
         if file.endswith(".yaml")
-        for found in yaml.safe_load_all(text)
+        for found in yaml.load_all(text, Loader=_LOADER)
         if found
     ]
 

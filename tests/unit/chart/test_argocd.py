@@ -38,7 +38,7 @@ def to_python(value: Any) -> Any:
 def run(script: str, obj: dict[str, Any]) -> Any:
     lua = lua51.LuaRuntime(unpack_returned_tuples=True)
     obj_in_lua = lua.table_from(obj, recursive=True)
-    lua.globals().obj = obj_in_lua
+    lua.globals()["obj"] = obj_in_lua
     lua.execute(SANDBOX)
     return to_python(lua.execute((SCRIPTS / script).read_text()))
 

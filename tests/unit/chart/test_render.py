@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import helm_python
-import kubernetes_validate
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml
 
