@@ -1,0 +1,75 @@
+"""A namespace a test on the cluster of KUBECONFIG, and what several tests need in it.
+
+`.ci/with-cluster` brings the cluster up, puts agentrun on it, and runs these.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator, Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.e2e.cluster.kube import Kubectl, KubeError
+from tests.e2e.cluster.stubs import Stubs
+
+RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cluster() -> None:
+    if not os.environ.get("KUBECONFIG"):
+        pytest.skip("KUBECONFIG names no cluster: `make e2e` brings one up")
+
+
+@pytest.fixture
+def kube(request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """kubectl in a namespace of the test's own, which admits restricted pods only."""
+    short = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_"))[:30].strip("-")
+    name = f"t-{short}-{uuid4().hex[:6]}"
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": RESTRICTED | {"agentrun.dev/test": "true"}},
+    }
+    cluster = Kubectl()
+    cluster.apply(namespace)
+    yield Kubectl(name)
+    if request.node.stash.get(_FAILED, False):
+        _show(Kubectl(name))
+    cluster.delete("namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def stubs(kube: Kubectl) -> Stubs:
+    """A tool server and a model that count, in the test's namespace."""
+    made = Stubs(kube)
+    made.start()
+    return made
+
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" and report.failed:
+        item.stash[_FAILED] = True
+    return report
+
+
+def _show(kube: Kubectl) -> None:
+    """What a person would look at first."""
+    for args in (
+        ["get", "pods", "-o", "wide"],
+        ["get", "events", "--sort-by=.lastTimestamp"],
+    ):
+        try:
+            print(f"--- kubectl {' '.join(args)}\n{kube(*args)}")
+        except KubeError as error:
+            print(error)
