@@ -146,7 +146,7 @@ NEEDED = {
     *(("agentruns", verb) for verb in ("get", "list", "watch", "delete")),
     ("agentruns/status", "patch"),
     *(("pods", verb) for verb in ("get", "list", "watch", "create", "delete")),
-    *(("events", verb) for verb in ("create", "patch")),
+    *(("events", verb) for verb in ("create", "list")),
 }
 
 
