@@ -250,6 +250,7 @@ class Executor:
         only wait for graphs of their own, of which nothing more is launched, are given up."""
         self._ending = node.node_id
         self._clear_timers()
+        self.budget.close(NotLaunched())
         self._quiet = asyncio.get_running_loop().create_future()
         self._changed.set()
         await self._quiet

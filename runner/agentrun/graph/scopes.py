@@ -108,6 +108,9 @@ class Scopes:
         if future is not None:
             future.cancel()
         self._failing.pop(scope, None)
+        for waiting in (self._missing, self._dependents):  # it may be opened anew, by another try
+            for id_ in [id_ for id_ in waiting if scope_of(id_) == scope]:
+                del waiting[id_]
         return self._unfinished.pop(scope, None) is not None
 
     def _add(self, scope: str, spawn: pb.Spawn) -> None:

@@ -246,6 +246,24 @@ def test_a_reservation_is_given_back_when_its_try_fails() -> None:
     assert bench.history.totals.tokens == 90
 
 
+def test_a_node_that_ends_the_run_waits_for_nobody_who_waits_for_its_room() -> None:
+    async def start(node: NodeContext) -> NodeResult:
+        return NodeResult(spawned=[Spawned(kind="last", name="last"), Spawned(kind="ask", name="ask")])
+
+    async def last(node: NodeContext) -> NodeResult:
+        await node.reserve(80)
+        await asyncio.sleep(1)
+        return NodeResult(final=pb.Final(outcome=pb.OUTCOME_SUCCEEDED, reason="Early"))
+
+    async def ask(node: NodeContext) -> NodeResult:
+        await node.reserve(80)
+        return NodeResult()
+
+    bench = Bench({"start": start, "last": last, "ask": ask}, budget={"tokens": 100})
+    assert bench.resume().reason == "Early"
+    assert bench.ids == ["start", "last"]
+
+
 def test_turns_in_flight_count_as_used() -> None:
     async def start(node: NodeContext) -> NodeResult:
         return NodeResult(spawned=[Spawned(kind="turn", name=f"t{i}") for i in range(9)])
