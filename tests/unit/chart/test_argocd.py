@@ -79,9 +79,9 @@ def stalled(status: str) -> list[dict[str, str]]:
             "Pending (BackOff); attempts that failed: 4",
         ),
         (
-            an_object("Pending", reason="LogTaken", conditions=stalled("True")),
+            an_object("Pending", reason="RunIDTaken", conditions=stalled("True")),
             "Degraded",
-            "Pending (LogTaken)",
+            "Pending (RunIDTaken)",
         ),
         (an_object("Running", reason="Running", conditions=stalled("False")), "Progressing", "Running"),
         (an_object("Pausing"), "Progressing", "Pausing"),
