@@ -17,7 +17,7 @@ TYPED := runner/agentrun operator/agentrun_operator api/agentrun_api tests requi
 PROTO_FILES := $(wildcard proto/agentrun/proto/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I proto
 
-.PHONY: help run test check fmt proto e2e-model lock upgrade clean dev
+.PHONY: help run test check fmt proto e2e-model images kind-up kind-load deploy e2e kind-down lock upgrade clean dev
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,24 @@ proto: dev ## generate runner/agentrun/proto from proto/
 
 e2e-model: dev ## tests against a real small model (SHARED=folder that has model/serve)
 	@.ci/with-model $(BIN)/python -m pytest tests/e2e/model $(ARGS)
+
+images: ## build the images of runner and operator (CLUSTER=kind or lab; see .ci/cluster)
+	@.ci/cluster images
+
+kind-up: ## bring up a cluster on this machine
+	@.ci/cluster up
+
+kind-load: images ## build the images and put them on its nodes
+	@.ci/cluster load
+
+deploy: $(if $(shell command -v helm),,dev) ## install agentrun on it, or bring it up to date
+	@.ci/cluster deploy
+
+e2e: dev ## tests on a cluster that is brought up for them (KEEP=1 keeps it, or uses one that is up)
+	@.ci/with-cluster $(BIN)/python -m pytest tests/e2e/cluster $(ARGS)
+
+kind-down: ## take the cluster down
+	@.ci/cluster down
 
 lock: dev ## write requirements/*.txt for the dependencies in pyproject.toml
 	@PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python requirements/lock.py
