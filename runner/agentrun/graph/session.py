@@ -23,9 +23,17 @@ from agentrun.graph.types import NodeKind, Spawned
 from agentrun.log.appender import Appender
 from agentrun.log.blobs import BlobStore, TableBlobs
 from agentrun.log.claim import claim
-from agentrun.log.errors import CorruptLog, LogError, StoreRefused, StoreUnavailable
+from agentrun.log.errors import (
+    BlobCorrupt,
+    BlobMissing,
+    CorruptLog,
+    LogError,
+    StoreRefused,
+    StoreUnavailable,
+)
 from agentrun.log.runlog import RunLog
 from agentrun.log.store import AttemptOutcome, LogStore
+from agentrun.log.text import safe_text
 from agentrun.proto import log_pb2 as pb
 
 MARGIN_SECONDS_MAX = 2.0
@@ -34,6 +42,9 @@ MARGIN_SHARE = 0.2
 
 CLOSE_SECONDS_MAX = 2.0
 """How long the attempt's last words may take."""
+
+NOTE_CHARACTERS_MAX = 1000
+"""Of what an attempt says about its end."""
 
 TERMINATED = Outcome(outcome=pb.OUTCOME_UNSPECIFIED, reason="Terminated")
 
@@ -160,8 +171,9 @@ class Session:
 
     async def _tell(self, error: LogError) -> None:
         """Says why the attempt ended, where that is neither a crash nor somebody else's doing."""
-        if isinstance(error, CorruptLog | StoreRefused):
-            await self._close_attempt(AttemptOutcome.FAILED, type(error).__name__)
+        if isinstance(error, CorruptLog | StoreRefused | BlobMissing | BlobCorrupt):
+            note = safe_text(f"{type(error).__name__}: {error}")
+            await self._close_attempt(AttemptOutcome.FAILED, note[:NOTE_CHARACTERS_MAX])
         elif isinstance(error, StoreUnavailable):
             await self._close_attempt(AttemptOutcome.PAUSED, "StoreUnavailable")
 

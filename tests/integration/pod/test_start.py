@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from agentrun.log.store import AttemptOutcome
+from agentrun.proto import log_pb2 as pb
 from agentrun.spec.definition import definition_from_bytes
 from tests.integration.pod.pods import Runs, agent, call, tool
 from tests.support.stub_tools import Answer, StubTools
@@ -110,3 +111,15 @@ def test_a_database_that_refuses_is_told_without_the_password(runs: Runs) -> Non
     pod = run.pod(int(attempt), AGENTRUN_DATABASE_URL=runs.dsn.replace("/test_", "/absent_", 1))
     assert pod.ended() == 2
     assert pod.words()["reason"] == "StoreRefused"
+
+
+def test_a_log_that_cannot_be_read_fails_by_name_and_place(runs: Runs) -> None:
+    run = runs.make(agent({"text": "Yes."}))
+    run.append([(1, pb.NodeRecord(format=99, id="user-1", kind="append_user_message", epoch=1))])
+    pod = run.pod()
+    assert pod.ended() == 2
+    assert pod.words()["reason"] == "NewerFormat"
+    (attempt,) = run.attempts()
+    assert attempt.outcome is AttemptOutcome.FAILED
+    assert attempt.reason.startswith(f"NewerFormat: run {run.run_id}, record 1: written by a newer build")
+    assert not pod.events("launched")
