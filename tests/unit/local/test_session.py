@@ -201,7 +201,9 @@ def test_a_log_that_cannot_be_read_is_no_crash_of_the_process() -> None:
         with pytest.raises(CorruptLog):
             await session.run()
         rows = await case.attempts()
-        assert [(row.outcome, row.reason.partition(":")[0]) for row in rows] == [(AttemptOutcome.FAILED, "CorruptLog")]
+        assert [(row.outcome, row.reason.partition(":")[0]) for row in rows] == [
+            (AttemptOutcome.FAILED, "CorruptLog")
+        ]
 
     play(main)
 
