@@ -130,6 +130,9 @@ class Refused:
 class Memory:
     """What only this process knows. Losing it costs time, never a wrong step."""
 
+    identity: str = ""
+    """Of this process, as the attempts that it allocates name it."""
+
     refused: Refused | None = None
     made_pod_of: int = 0
     """The newest attempt whose pod this process knows to have been made."""
@@ -188,6 +191,14 @@ class Observation:
         if not rows or self.info is None or self.info.run.attempt > newest:
             return None
         return rows[-1]
+
+    @property
+    def unreadable(self) -> str:
+        """Why the log cannot be read, as far as that is known."""
+        row = self.attempts[-1] if self.attempts else None
+        if self.corrupt or row is None or is_pods(row) or row.outcome is not AttemptOutcome.FAILED:
+            return self.corrupt
+        return row.reason
 
     @property
     def started_at(self) -> datetime | None:

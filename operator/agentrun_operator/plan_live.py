@@ -14,6 +14,7 @@ from agentrun_operator.actions import CloseAttempt, DeletePod, MakePod, Step
 from agentrun_operator.endings import NEVER_STARTED, Ending, ending_of, split_note
 from agentrun_operator.facts import Observation
 from agentrun_operator.pods import Pod
+from agentrun_operator.processes import parse_process
 from agentrun_operator.settings import Settings
 from agentrun_operator.waiting import STARTING, waiting_view
 from agentrun_operator.waits import (
@@ -96,6 +97,10 @@ def _without_pod(o: Observation, row: AttemptRow, settings: Settings) -> Step:
     made = row.claimed or o.memory.made_pod_of >= row.attempt
     if made:
         return _close(row, _told(o, Ending(outcome=AttemptOutcome.DISRUPTED, reason="PodDeleted")))
+    if want:
+        return _close(row, Ending(outcome=AttemptOutcome.PAUSED, reason="Suspended"))
+    if o.memory.identity and parse_process(row.process).operator == o.memory.identity:
+        return Step(actions=(MakePod(attempt=row.attempt),), again=True)  # an answer was lost
     left = settings.times.never_started - row.confirmed_age_seconds
     if left > 0:  # another operator may be about to make it
         return Step(reason=STARTING, requeue=soonest(left))

@@ -98,8 +98,8 @@ def _next(o: Observation, settings: Settings) -> Step:
 
 def _end(o: Observation, phase: Phase, reason: str, message: str) -> Step:
     assert o.info is not None
-    if o.corrupt:
-        return Step(phase=Phase.FAILED, reason="CorruptLog", message=o.corrupt)
+    if o.unreadable:
+        return Step(phase=Phase.FAILED, reason="CorruptLog", message=o.unreadable)
     if phase is Phase.FAILED and reason in UNREADABLE:
         return Step(phase=Phase.FAILED, reason=reason, message=message)
     end = EndRun(expected=o.info.run.attempt, phase=phase, reason=reason, message=message)

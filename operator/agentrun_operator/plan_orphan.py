@@ -33,6 +33,8 @@ def is_parked_for_good(*, suspend: bool, run_id: object, owner: str) -> bool:
 def orphan(o: Observation, settings: Settings) -> Step:
     """The step for a run whose owner is not there any more."""
     info = o.info
+    if o.store_problem:
+        return Step(silent=True, requeue=POLL_SECONDS)
     if info is None or info.run.ended:
         return Step(silent=True)
     owner = parse_owner(info.run.owner)
@@ -51,7 +53,7 @@ def orphan(o: Observation, settings: Settings) -> Step:
     if given:
         return Step(silent=True)
     end = EndRun(expected=info.run.attempt, phase=Phase.CANCELLED, reason="Cancelled", message="deleted")
-    return Step(silent=True, actions=() if o.corrupt else (end,), again=not o.corrupt)
+    return Step(silent=True, actions=() if o.unreadable else (end,), again=not o.unreadable)
 
 
 def _settle(o: Observation, row: AttemptRow, settings: Settings, given: bool) -> Step | None:

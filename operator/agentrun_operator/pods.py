@@ -43,6 +43,7 @@ class Pod:
 
     name: str
     uid: str
+    version: str = ""
     phase: str = ""
     node: str = ""
     created_at: datetime | None = None
@@ -58,6 +59,9 @@ class Pod:
     scheduled_at: datetime | None = None
     waiting: Waiting | None = None
     running: bool = False
+    ready: bool | None = None
+    """A node that is lost takes this from its pods; None: not known."""
+
     exit: Exit | None = None
     reason: str = ""
     """The pod's own, which the kubelet and controllers set: Evicted, NodeLost, …"""
@@ -109,6 +113,7 @@ def parse_pod(body: Mapping[str, Any]) -> Pod:
     return Pod(
         name=str(metadata.get("name", "")),
         uid=str(metadata.get("uid", "")),
+        version=str(metadata.get("resourceVersion", "")),
         phase=str(status.get("phase", "")),
         node=str(spec.get("nodeName") or ""),
         created_at=parse_time(metadata.get("creationTimestamp")),
@@ -118,6 +123,7 @@ def parse_pod(body: Mapping[str, Any]) -> Pod:
         scheduled_at=parse_time(_dict(scheduled).get("lastTransitionTime")),
         waiting=_waiting(status, scheduled, state),
         running="running" in state,
+        ready=conditions["Ready"].get("status") == "True" if "Ready" in conditions else None,
         exit=_exit(state, _dict(runner.get("lastState"))),
         reason=str(status.get("reason") or ""),
         message=str(status.get("message") or ""),

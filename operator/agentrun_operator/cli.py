@@ -1,0 +1,70 @@
+"""`agentrun operator`: runs the operator until it is told to stop.
+
+Who calls: the `agentrun` command. What holds: settings that are missing or bad are told
+one a line, with exit code 2; the rest goes to the log, in text or JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from agentrun_operator.settings import Settings, SettingsError, read
+
+EXIT_CANNOT_START = 2
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["error"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
+
+
+def set_up_log(settings: Settings) -> None:
+    """All of it to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    if settings.log_json:
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+
+
+def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
+    """Runs the operator; its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="agentrun operator",
+        description="Reconciles AgentRun objects. All settings come from the environment: "
+        "see docs/kubernetes/operator.md.",
+    )
+    parser.parse_args(argv)
+    try:
+        settings = read(environ)
+    except SettingsError as error:
+        for problem in error.problems:
+            print(f"agentrun operator: {problem}", file=sys.stderr)
+        return EXIT_CANNOT_START
+    set_up_log(settings)
+    from agentrun_operator.app import run  # Kopf takes a while to import
+
+    asyncio.run(run(settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
