@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import os
 import re
+from base64 import b64decode
 from collections.abc import Generator, Iterator
 from uuid import uuid4
 
 import pytest
 
 from tests.e2e.cluster.kube import Kubectl, KubeError
+from tests.e2e.cluster.store import ClusterStore
 from tests.e2e.cluster.stubs import Stubs
+
+SYSTEM = os.environ.get("AGENTRUN_TEST_SYSTEM", "agentrun-system")
+OPERATOR = "agentrun"
+STORE_SECRET = "agentrun-store"
 
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
@@ -43,6 +49,28 @@ def kube(request: pytest.FixtureRequest) -> Iterator[Kubectl]:
 
 
 @pytest.fixture
+def runs_here(kube: Kubectl) -> Kubectl:
+    """The test's namespace, prepared for AgentRuns: it has the runners' database Secret."""
+    system = kube.within(SYSTEM)
+    deployment = system.get("deployment", OPERATOR)
+    assert deployment is not None, f"agentrun is not installed in {SYSTEM}: run `make deploy`"
+    secret = kube.within("default").get("secret", STORE_SECRET)
+    assert secret is not None, f"the chart made no Secret {STORE_SECRET} in the namespace default"
+    kube.apply(
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": STORE_SECRET}, "data": secret["data"]}
+    )
+    return kube
+
+
+@pytest.fixture
+def store(runs_here: Kubectl) -> ClusterStore:
+    """The run log that runners write."""
+    secret = runs_here.get("secret", STORE_SECRET)
+    assert secret is not None
+    return ClusterStore(b64decode(secret["data"]["url"]).decode())
+
+
+@pytest.fixture
 def stubs(kube: Kubectl) -> Stubs:
     """A tool server and a model that count, in the test's namespace."""
     made = Stubs(kube)
@@ -67,7 +95,9 @@ def _show(kube: Kubectl) -> None:
     """What a person would look at first."""
     for args in (
         ["get", "pods", "-o", "wide"],
+        ["get", "agentruns", "-o", "yaml"],
         ["get", "events", "--sort-by=.lastTimestamp"],
+        ["logs", "-n", SYSTEM, f"deployment/{OPERATOR}", "--tail=100"],
     ):
         try:
             print(f"--- kubectl {' '.join(args)}\n{kube(*args)}")
