@@ -39,8 +39,6 @@ def test_it_parks_within_one_answer_of_the_limit_and_goes_on_when_it_is_raised(
         shows = agentrun.show(run_id)
         assert (shows["phase"], shows["reason"]) == ("Paused", "BudgetExceeded")
         assert shows["budget"]["tokens"] == {"used": 640, "limit": 500}, "four answers of 160"
-        again = agentrun("resume", run_id)
-        assert again.code == PAUSED and stub.count == 4, "there is no room yet"
         if how == "manifest":
             what["spec"]["budget"]["tokens"] = 2000
             ended = agentrun("run", agentrun.write(what), "--run-id", run_id)
@@ -98,7 +96,7 @@ def test_one_number_bounds_all_tries_and_retry_after_is_honoured(agentrun: Comma
         assert asked_at[1] - asked_at[0] >= 3.0, "Retry-After is the shortest wait"
         shows = agentrun.show(run_id)
         assert (shows["reason"], shows["budget"]["retries"]) == ("BudgetExceeded", {"used": 3, "limit": 3})
-        assert agentrun("resume", run_id).code == PAUSED and stub.count == 4
+        assert agentrun("resume", run_id).code == PAUSED and stub.count == 4, "there is no room yet"
 
 
 def test_a_limit_may_fail_the_run_instead(agentrun: Commands, run_id: str) -> None:

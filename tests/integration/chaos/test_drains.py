@@ -16,6 +16,9 @@ PAUSED = 75
 PROMPT_SECONDS_MAX = 2.5
 """What is prompt on a busy machine, the interpreter's end included."""
 
+LONG_TURNS = 800
+USAGE = {"inputTokens": 10, "outputTokens": 1}
+
 BLOCK = {
     "name": "block",
     "python": {"entrypoint": "tests.support.chaos_tools:block"},
@@ -136,10 +139,12 @@ def test_a_second_signal_ends_it_at_once(agentrun: Commands, run_id: str) -> Non
 
 
 def test_a_long_log_that_is_read_does_not_hold_up_the_end(agentrun: Commands, run_id: str) -> None:
-    turns = [says(f"{number}", finishReason="pause") for number in range(1500)]
-    what = manifest([*turns, says("done", delay=30)], budget={"turns": 2000}, terminationGracePeriodSeconds=1)
+    turns = [says(f"{number}", finishReason="pause", usage=USAGE) for number in range(LONG_TURNS)]
+    what = manifest(
+        [*turns, says("done", delay=30)], budget={"turns": LONG_TURNS + 1}, terminationGracePeriodSeconds=1
+    )
     running = agentrun.start("run", agentrun.write(what), "--run-id", run_id, "--quiet")
-    running.until(lambda: len(rows(agentrun.dsn, run_id)) >= 1502)
+    running.until(lambda: len(rows(agentrun.dsn, run_id)) >= LONG_TURNS + 2)
     running.kill()
     for milliseconds in (350, 450, 550, 650):
         running = agentrun.start("resume", run_id, "--quiet")
