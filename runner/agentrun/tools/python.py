@@ -16,7 +16,7 @@ import contextvars
 import importlib
 import inspect
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agentrun.models.base import ToolDefinition
@@ -28,6 +28,8 @@ from agentrun.tools.results import cut_text, render_error, render_result
 
 if TYPE_CHECKING:
     from agentrun.tools.schema import FunctionSchema
+
+BeforeSend = Callable[[], Awaitable[None]]
 
 CLEANUP_SECONDS = 1.0
 """How long a cancelled coroutine may take to clean up before it is left behind."""
@@ -79,8 +81,8 @@ class PythonTool:
             return ToolOutput(content=cut_text(f"Invalid arguments: {error}"), is_error=True)
         except Exception as error:  # a validator of the tool's own
             return ToolOutput(content=render_error(error), is_error=True)
-        await call.before_send()
-        value, raised = await self._outcome(bound)
+        await call.before_send()  # may take as long as the store is away, which is no time of the tool's
+        value, raised = await self._outcome(bound, call.before_send)
         if isinstance(raised, ToolError):
             raise raised
         if raised is not None:
@@ -90,9 +92,12 @@ class PythonTool:
     async def close(self) -> None:
         """Nothing is held open."""
 
-    async def _outcome(self, bound: inspect.BoundArguments) -> tuple[Any, BaseException | None]:
+    async def _outcome(
+        self, bound: inspect.BoundArguments, before_send: BeforeSend
+    ) -> tuple[Any, BaseException | None]:
         # A task of its own: one that swallows its cancellation must not hold up this one.
-        task = asyncio.create_task(_guarded(self._run(bound)), name=f"tool {self.definition.name}")
+        run = _guarded(before_send, lambda: self._run(bound))
+        task = asyncio.create_task(run, name=f"tool {self.definition.name}")
         try:
             done, _ = await asyncio.wait({task}, timeout=self.timeout_seconds)
             if done:
@@ -158,9 +163,14 @@ def _is_async(function: Callable[..., Any]) -> bool:
     )
 
 
-async def _guarded(run: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+async def _guarded(
+    before_send: BeforeSend, run: Callable[[], Coroutine[Any, Any, Any]]
+) -> tuple[Any, BaseException | None]:
+    # The loop came round since the caller asked, and the process may have slept meanwhile. What
+    # this raises is no outcome of the tool.
+    await before_send()
     try:
-        return await run, None
+        return await run(), None
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
