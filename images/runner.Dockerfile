@@ -35,9 +35,9 @@ RUN /build/bin/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir /whe
 FROM ${BASE}
 COPY --from=packages /opt/agentrun /opt/agentrun
 COPY --from=code /code/ /
-# Any user may run it, with a root file system that cannot be written: it keeps nothing on disk.
+# Any user may run it, also one without a name, with a root file system that cannot be written.
 ENV PATH=/opt/agentrun/bin:/usr/local/bin:/usr/bin:/bin \
-    HOME=/dev/shm TMPDIR=/dev/shm PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+    USER=agentrun HOME=/dev/shm TMPDIR=/dev/shm PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 WORKDIR /
 USER 65532:65532
 # Signals are blocked until Python hears them: process 1 would never learn of an earlier one.
