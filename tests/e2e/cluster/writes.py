@@ -1,7 +1,8 @@
 """What is written to the API server on behalf of runs, counted by the API server itself.
 
 Its metrics name no caller: on a cluster with nothing else under way, writes to agentruns and
-their status and the making and deleting of pods are the operator's and the test's own.
+their status and the making and deleting of pods are the operator's and the test's own; but that
+each deleted pod counts twice, for the kubelet confirms it in the same way.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ def writes(kube: Kubectl) -> Counter[str]:
             continue
         if resource == "pods" and labels["subresource"]:
             continue  # the kubelet's and the scheduler's
+        if labels["scope"] == "namespace" and labels["verb"] == "DELETE":
+            continue  # the end of a namespace
         name = resource + (f"/{labels['subresource']}" if labels["subresource"] else "")
         found[f"{labels['verb']} {name}"] += int(float(match["count"]))
     return found
