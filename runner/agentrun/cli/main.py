@@ -10,8 +10,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 
 from agentrun.cli.arguments import build
 
@@ -24,6 +25,9 @@ EXIT_INTERRUPTED = 130
 """Ctrl-C, in a command that runs nothing."""
 
 EXIT_BROKEN_PIPE = 141
+
+COMMANDS_GROUP = "agentrun.commands"
+"""Entry points of commands that are not of this package."""
 
 LOG_VARIABLE = "AGENTRUN_LOG"
 
@@ -42,6 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_command(argv: Sequence[str]) -> int:
     """Runs the command; its exit code."""
+    if (other := _command_of_another_package(argv)) is not None:
+        return other(argv[1:])
     parser = build()
     try:
         args = parser.parse_args(argv)
@@ -69,6 +75,18 @@ def run_command(argv: Sequence[str]) -> int:
         return EXIT_BROKEN_PIPE
     except Exception as error:
         return _tell(error)
+
+
+def _command_of_another_package(argv: Sequence[str]) -> Callable[[Sequence[str]], int] | None:
+    """`agentrun operator`, say: the library does not know the operator, but its entry point."""
+    if not argv or not argv[0].isidentifier() or find_spec(f"agentrun.cli.{argv[0]}") is not None:
+        return None
+    from importlib.metadata import entry_points
+
+    for entry in entry_points(group=COMMANDS_GROUP, name=argv[0]):
+        command: Callable[[Sequence[str]], int] = entry.load()
+        return command
+    return None
 
 
 def _set_up_log() -> None:
