@@ -6,12 +6,12 @@ import time
 from signal import SIGCONT, SIGSTOP
 from typing import Any
 
-import pytest
-
-from tests.support.chaos import call, lookup, manifest, records, says, sound
+from agentrun.log.tail import FRESH_SECONDS_MAX
+from tests.support.chaos import call, http_tool, lookup, manifest, records, says, sound
 from tests.support.commands import Commands, Running
 from tests.support.proxy import Proxy
 from tests.support.stub_model import Request, StubModel, completion
+from tests.support.stub_tools import Answer, StubTools
 
 HELD, FENCED = 2, 76
 PACK = "SELECT * FROM unnest"
@@ -59,7 +59,7 @@ def test_a_stopped_process_with_ready_nodes_wakes_up_and_calls_nothing(
     with StubModel(two_turns(6, 0.4), strict=True) as stub:
         file = agentrun.write(manifest(model=stub.url, tools=[lookup()], concurrency=2))
         first = agentrun.start("run", file, "--run-id", run_id)
-        first.until("launched node=call-1-1")
+        first.until(lambda: len(agentrun.calls()) == 2)
         first.signal(SIGSTOP)
         assert set(agentrun.calls()) == {"call-1-0", "call-1-1"}, "four are ready, and wait"
         refused = agentrun("run", file, "--run-id", run_id)
@@ -70,26 +70,42 @@ def test_a_stopped_process_with_ready_nodes_wakes_up_and_calls_nothing(
         assert stub.count == 2 and not stub.refusals, "no model call was repeated"
 
 
-@pytest.mark.parametrize("stop_for_seconds", [0.0, 5.5])
-def test_a_pack_of_records_meets_the_others_row(
-    agentrun: Commands, run_id: str, stop_for_seconds: float
-) -> None:
-    """All calls in flight are due when it wakes up: their records go as one statement."""
+def six_lookups() -> dict[str, Any]:
+    """A batch of which four run at once."""
     calls = [call("lookup", topic=f"{n}", seconds=0.8) for n in range(6)]
+    return manifest([says("All at once.", *calls), says("done")], tools=[lookup()], concurrency=4)
+
+
+def test_a_pack_of_records_meets_the_others_row(agentrun: Commands, run_id: str) -> None:
+    """All calls in flight are due when it wakes up: their records go as one statement."""
     with Proxy(agentrun.dsn) as proxy:
-        file = agentrun.write(
-            manifest([says("All at once.", *calls), says("done")], tools=[lookup()], concurrency=4)
-        )
+        file = agentrun.write(six_lookups())
         first = agentrun.start("run", file, "--run-id", run_id, dsn=proxy.dsn)
-        first.until("launched node=call-1-3")
+        first.until(lambda: len(agentrun.calls()) == 4)
+        first.signal(SIGSTOP)
+        second = agentrun("run", file, "--run-id", run_id, "--take-over")
+        assert (second.code, second.out) == (0, "done\n"), second.err
+        wakes_up(agentrun, first, run_id)
+        assert any(PACK in statement for statement in proxy.statements), "there was no pack"
+
+
+def test_a_process_that_is_stopped_before_its_next_try_does_not_make_it(
+    agentrun: Commands, run_id: str
+) -> None:
+    """It wakes up with a call that is due, and slept for longer than a confirmation is good for."""
+    with StubTools() as tools:
+        tools.script("/find", Answer(status=503))
+        kit = [http_tool("find", tools.url("/find"), "read_only")]
+        file = agentrun.write(manifest([says("Look.", call("find", n=1)), says("done")], tools=kit))
+        first = agentrun.start("run", file, "--run-id", run_id)
+        first.until("failed node=call-1-0#1")
         first.signal(SIGSTOP)
         at = time.monotonic()
         second = agentrun("run", file, "--run-id", run_id, "--take-over")
         assert (second.code, second.out) == (0, "done\n"), second.err
-        while time.monotonic() < at + stop_for_seconds:
-            time.sleep(0.1)
+        time.sleep(max(0.0, at + FRESH_SECONDS_MAX + 0.5 - time.monotonic()))
         wakes_up(agentrun, first, run_id)
-        assert any(PACK in statement for statement in proxy.statements), "there was no pack"
+        assert tools.count("/find") == 2
 
 
 def test_a_pack_that_arrives_late_leaves_no_row(agentrun: Commands, run_id: str) -> None:
@@ -97,7 +113,7 @@ def test_a_pack_that_arrives_late_leaves_no_row(agentrun: Commands, run_id: str)
     with StubModel(two_turns(4, 0.5)) as stub, Proxy(agentrun.dsn) as proxy:
         file = agentrun.write(manifest(model=stub.url, tools=[lookup()], concurrency=4))
         first = agentrun.start("run", file, "--run-id", run_id, dsn=proxy.dsn)
-        first.until("launched node=call-1-3")
+        first.until(lambda: len(agentrun.calls()) == 4)
         proxy.hold(PACK)
         first.signal(SIGSTOP)
         time.sleep(0.6)  # longer than the calls: they are due together when it goes on
