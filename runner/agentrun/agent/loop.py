@@ -128,7 +128,7 @@ class AgentLoop:
         return NodeResult(
             output=response.turn.SerializeToString(),
             spawned=[after_turn([*recent, response.turn], number)],
-            usage=_usage(response.usage, turns=1),
+            usage=_usage(response.usage),
         )
 
     async def run_tool_batch(self, node: NodeContext) -> NodeResult:
@@ -221,12 +221,11 @@ def _number_of_last_turn(node: NodeContext) -> int:
     return max(int(name.rpartition("-")[2]) for name in node.outputs("run_assistant_turn"))
 
 
-def _usage(usage: ModelUsage, *, turns: int = 0) -> Usage:
+def _usage(usage: ModelUsage) -> Usage:
     return Usage(
         tokens_in=usage.tokens_in,
         tokens_out=usage.tokens_out,
         tokens_cached=usage.tokens_cached,
         tokens_reasoning=usage.tokens_reasoning,
         estimated=usage.estimated,
-        turns=turns,
     )

@@ -58,11 +58,16 @@ class Budget:
         `busy_seconds`: time that nodes in flight have run and that is in no record yet.
         """
         if not free:
-            self._check(turn=turn, retry=retry, busy_seconds=busy_seconds)
+            self._check(node_id, turn=turn, retry=retry, busy_seconds=busy_seconds)
         if turn:
-            self._turns.add(node_id)
+            self.hold_turn(node_id)
         if retry:
             self._retries.add(node_id)
+
+    def hold_turn(self, node_id: str) -> None:
+        """The node was begun, and holds its turn until that is recorded: also between its tries,
+        so that turns and retries together bound the calls."""
+        self._turns.add(node_id)
 
     def unrecorded_seconds(self, running: Iterable[tuple[int, int]]) -> float:
         """Time that is in no record yet, of the intervals (in microseconds) in which nodes in
@@ -79,18 +84,22 @@ class Budget:
 
     def settle(self, node_id: str) -> None:
         """What the node's try used is in the totals, or it used nothing. Safe to repeat."""
-        self._turns.discard(node_id)
         self._retries.discard(node_id)
         self.release(node_id)
 
-    def _check(self, *, turn: bool, retry: bool, busy_seconds: float) -> None:
+    def recorded(self, node_id: str) -> None:
+        """The node's result is in the totals."""
+        self._turns.discard(node_id)
+        self.settle(node_id)
+
+    def _check(self, node_id: str, *, turn: bool, retry: bool, busy_seconds: float) -> None:
         limits, totals = self.limits, self.totals
         if limits.tokens and totals.tokens >= limits.tokens:
             raise LimitReached("tokens", f"{totals.tokens} of {limits.tokens} tokens are used")
         wall = totals.wall_seconds + busy_seconds
         if limits.wall_seconds and wall >= limits.wall_seconds:
             raise LimitReached("wallSeconds", f"{wall:.1f} of {limits.wall_seconds:g} seconds are used")
-        turns = totals.turns + len(self._turns)
+        turns = totals.turns + len(self._turns - {node_id})
         if turn and limits.turns and turns >= limits.turns:
             raise LimitReached("turns", f"{turns} of {limits.turns} turns are used")
         retries = totals.retries + len(self._retries)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -17,13 +18,20 @@ from uuid import UUID
 
 from agentrun.graph.budget import limits_of
 from agentrun.graph.executor import Executor, Outcome
-from agentrun.log.errors import BlobCorrupt, BlobMissing, LogError, StoreUnavailable
+from agentrun.log.errors import BlobCorrupt, BlobMissing, LogError
 from agentrun.log.runlog import LOOK_SECONDS
 from agentrun.log.store import AttemptOutcome, Look
 from agentrun.log.summary import Phase, phase_of, result_of, summarize, to_json
 from agentrun.proto import log_pb2 as pb
 
+logger = logging.getLogger(__name__)
+
 SUMMARY_SECONDS = 1.0
+HINTED_LOOK_SECONDS = 0.2
+"""At least so long apart: a run's own hints come back to it."""
+
+AROUND_SECONDS_MAX = 1.0
+"""How long what goes on around an executor may take to notice its end."""
 NOTIFY_SECONDS = 0.02
 
 _OUTCOMES = {
@@ -35,6 +43,13 @@ _OUTCOMES = {
 
 ResultText = Callable[[bytes], str]
 """The answer's text, of the final record's output; what is in that output is the kinds' own affair."""
+
+
+async def _within(event: asyncio.Event, seconds: float) -> bool:
+    """The event is set, or is within so many seconds."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
 
 
 class Drive:
@@ -49,6 +64,7 @@ class Drive:
         self._result_text = result_text
         self._levels_seen = ""
         self._hinted = asyncio.Event()
+        self._over = asyncio.Event()
 
     def hint(self, run_id: UUID | None) -> None:
         """Something may have changed: looks soon. For LogStore.listen."""
@@ -63,9 +79,12 @@ class Drive:
         try:
             outcome = await self.executor.run()
         finally:
-            for task in around:
+            # Told, not cancelled: a statement that is cut off costs its connection.
+            self._over.set()
+            self._hinted.set()
+            _, slow = await asyncio.wait(around, timeout=AROUND_SECONDS_MAX)
+            for task in slow:
                 task.cancel()
-            await asyncio.wait(around)
         await self._conclude(outcome)
         return outcome
 
@@ -80,17 +99,21 @@ class Drive:
             self.executor.pause("Suspended")
         if levels.budget != self._levels_seen:
             self._levels_seen = levels.budget
-            changed = json.loads(levels.budget) if levels.budget else {}
-            self.executor.budget.set_limits(limits_of({**self._budget, **changed}))
+            try:
+                changed = json.loads(levels.budget) if levels.budget else {}
+                self.executor.budget.set_limits(limits_of({**self._budget, **changed}))
+            except (TypeError, ValueError, AttributeError):
+                logger.warning("a budget that cannot be read is left aside: %.200s", levels.budget)
 
     async def _watch(self) -> None:
+        """Looks every LOOK_SECONDS, and sooner when hinted; but not for every hint."""
         try:
-            while True:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._hinted.wait(), LOOK_SECONDS)
+            while not await _within(self._over, HINTED_LOOK_SECONDS):
+                await _within(self._hinted, LOOK_SECONDS)
                 self._hinted.clear()
-                await self.log.look()
-        except LogError as error:
+                if not self._over.is_set():
+                    await self.log.look()
+        except Exception as error:
             self.executor.stop_for(error)
 
     # --- projections
@@ -102,23 +125,30 @@ class Drive:
 
     async def _summarize(self) -> None:
         seen = ""
-        while True:
+        while not await _within(self._over, SUMMARY_SECONDS):
             text = to_json(self.summary())
             if text != seen:
-                with suppress(StoreUnavailable):
+                with suppress(LogError):
                     await self._put(text)
                     seen = text
-            await asyncio.sleep(SUMMARY_SECONDS)
 
     async def _notify(self) -> None:
         seen = self.log.history.head
-        while True:
-            await self.log.acknowledged()
-            await asyncio.sleep(NOTIFY_SECONDS)
-            if self.log.history.head != seen:
-                seen = self.log.history.head
-                with suppress(StoreUnavailable):
-                    await self.log.store.notify([self.log.run_id])
+        while not await _within(self._over, NOTIFY_SECONDS):
+            head = self.log.history.head
+            if head == seen:
+                await self._news(head)
+                continue
+            seen = head
+            with suppress(LogError):
+                await self.log.store.notify([self.log.run_id])
+
+    async def _news(self, head: int) -> None:
+        """Waits for a record behind `head`, or for the end."""
+        waits = [asyncio.ensure_future(part) for part in (self.log.past(head), self._over.wait())]
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for part in waits:
+            part.cancel()
 
     async def _put(self, summary: str) -> None:
         log = self.log
@@ -129,7 +159,7 @@ class Drive:
         log = self.log
         phase = phase_of(outcome.outcome)
         how = _OUTCOMES.get(outcome.outcome, AttemptOutcome.PAUSED)
-        with suppress(StoreUnavailable):
+        with suppress(LogError):
             summary = self.summary(phase, outcome.reason, outcome.message)
             await self._put(to_json(summary | await self._result()))
             await log.store.close_attempt(log.run_id, log.attempt, how, outcome.reason)

@@ -11,11 +11,13 @@ Who calls: whatever has claimed a run. What holds:
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentrun.graph.budget import Budget, Limits
+from agentrun.graph.ending import conclude
 from agentrun.graph.node import NodeRun, machine_errors, settle
 from agentrun.graph.outcome import Outcome, RetryWaits
 from agentrun.graph.scopes import Scopes
@@ -29,7 +31,7 @@ from agentrun.graph.types import (
     scope_of,
     to_root,
 )
-from agentrun.log.final import final_record
+from agentrun.log.errors import BlobTooLarge
 from agentrun.log.replay import FINALIZE
 from agentrun.log.runlog import RunLog, check_kinds
 from agentrun.proto import log_pb2 as pb
@@ -39,6 +41,8 @@ __all__ = ["Executor", "Observer", "Outcome", "RetryWaits"]
 Observer = Callable[[str, str, Mapping[str, Any]], None]
 """Called as observer(event, node_id, fields); events: launched, finished, failed, stopping."""
 
+
+logger = logging.getLogger(__name__)
 
 ABANDON_SECONDS_MAX = 2.0
 """How long nodes that were cancelled may take to notice."""
@@ -66,19 +70,28 @@ class Executor:
         self._root = root
         self._concurrency = concurrency
         self._waits = waits or RetryWaits()
-        self._observe = observer or (lambda event, node, fields: None)
+        self._observer = observer
         self._ready: deque[pb.Spawn] = deque()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._scopes = Scopes(log.history, self._make_ready)
         self._stop: Outcome | None = None
         self._ending = ""  # the node whose record ends the run
+        self._waiting_for_itself: dict[str, pb.Spawn] = {}
         self._quiet: asyncio.Future[None] | None = None
         self._given_up = False
         self._over = False
         self._error: Exception | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
+
+    def _observe(self, event: str, node_id: str, fields: Mapping[str, Any]) -> None:
+        """Whoever watches cannot change what happens: not even by failing."""
+        if self._observer is not None:
+            try:
+                self._observer(event, node_id, fields)
+            except Exception:
+                logger.exception("an observer failed on %s of %s", event, node_id)
 
     # --- what others may ask
 
@@ -141,7 +154,7 @@ class Executor:
             await self._abandon()
         if self._error is not None:
             raise self._error
-        return await self._end()
+        return await conclude(self.log, self._scopes, self._stop, self._observe)
 
     def _settled(self) -> bool:
         """Launches what may be launched; True when nothing is left to wait for."""
@@ -160,7 +173,10 @@ class Executor:
             if len(self._tasks) - self._scopes.waiting >= self._concurrency:
                 return
             spawn = self._ready.popleft()
-            if self._scopes.failing(scope_of(spawn.id)) is not None:
+            if spawn.id in self._tasks:  # an earlier try was told to stop, and has not yet
+                self._waiting_for_itself[spawn.id] = spawn
+                continue
+            if spawn.id in self.log.history.done or self._scopes.failing(scope_of(spawn.id)) is not None:
                 continue
             kind = self.kinds[spawn.kind]
             busy = self.budget.unrecorded_seconds(node.busy_us() for node in self.running.values())
@@ -186,6 +202,8 @@ class Executor:
         last = self.log.history.last_try.get(spawn.id)
         wait = 0.0
         if last is not None:
+            if self.kinds[spawn.kind].turn:
+                self.budget.hold_turn(spawn.id)
             due_us = last.finished_us + last.error.retry_in_ms * 1000
             wait = min((due_us - self.log.clock.wall_us()) / 1e6, last.error.retry_in_ms / 1e3)
         self._later(spawn, wait)
@@ -219,6 +237,8 @@ class Executor:
             self.running.pop(spawn.id, None)
             self._tasks.pop(spawn.id, None)
             self.budget.settle(spawn.id)
+            if (again := self._waiting_for_itself.pop(spawn.id, None)) is not None:
+                self._ready.append(again)
             self._close_scope(spawn.id + "/")
             self._scopes.ended(spawn.id, self._tasks)
             self._changed.set()
@@ -240,8 +260,12 @@ class Executor:
                 record.ClearField("final")  # another node's record ends the run, and this one is kept
             else:
                 await self._alone(node)
-        await self.append(record)
-        self.budget.settle(node.node_id)
+        try:
+            await self.append(record)
+        except BlobTooLarge as error:
+            await self._failed(node, NodeError("OutputTooLarge", str(error), retryable=False))
+            return
+        self.budget.recorded(node.node_id)
         self._scopes.finished(record)
         self._observe("finished", record.id, {"record": record})
 
@@ -277,11 +301,13 @@ class Executor:
         self._observe("launched", node.node_id, {"kind": node.kind.name, "try": node.try_number})
 
     def check(self) -> None:
-        if self._over or self.log.history.final is not None:
+        if self._over or self.log.sealed:
             raise NotLaunched
 
     async def append(self, record: pb.NodeRecord) -> None:
         self.check()
+        if self.log.knows(record.id):  # of an earlier try that was told to stop and finished all the same
+            raise NotLaunched
         with machine_errors():
             await self.log.append(record)
 
@@ -319,31 +345,3 @@ class Executor:
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()), timeout=ABANDON_SECONDS_MAX)
         self._over = True
-
-    async def _end(self) -> Outcome:
-        if (final := self.log.history.final) is not None:
-            return Outcome(
-                outcome=final.final.outcome, reason=final.final.reason, message=final.final.message
-            )
-        stop = self._stop or self._complete()
-        if not stop.paused:
-            record = final_record(
-                stop.outcome,
-                stop.reason,
-                stop.message,
-                epoch=self.log.epoch,
-                now_us=self.log.clock.wall_us(),
-            )
-            last = self._scopes.last("")
-            if stop.outcome == pb.OUTCOME_SUCCEEDED and last is not None:
-                record.output.CopyFrom(last.output)
-            await self.log.append(record)
-            self._observe("finished", record.id, {"record": record})
-        return stop
-
-    def _complete(self) -> Outcome:
-        """Nothing is left to run, and no node has ended the run."""
-        if self._scopes.unfinished(""):
-            message = "waiting for parents that nothing spawns: " + ", ".join(self._scopes.stuck()[:5])
-            return Outcome(outcome=pb.OUTCOME_FAILED, reason="Stuck", message=message)
-        return Outcome(outcome=pb.OUTCOME_SUCCEEDED, reason="Completed")

@@ -78,7 +78,7 @@ class NodeRun:
 
     def _begin(self) -> None:
         self._started = self._log.clock.monotonic()
-        self._started_us = self._log.clock.wall_us()
+        self._started_us = self._log.now_us()
         self._idle = 0.0
         self._idle_since: float | None = None
 
@@ -167,22 +167,23 @@ class NodeRun:
 
     def result_record(self, result: NodeResult) -> pb.NodeRecord:
         """What goes into the log for a result; NodeError where the result cannot be recorded."""
-        record = self._record(self.node_id, self.kind.name, result.usage)
-        record.parents.extend(self.spawn.parents)
         try:
+            record = self._record(self.node_id, self.kind.name, result.usage)
+            record.cost.turns = 1 if self.kind.turn else 0
+            record.parents.extend(self.spawn.parents)
             record.output.CopyFrom(pb.Payload(inline=result.output, media_type=result.media_type))
             record.consumed.extend(result.consumed)
             if result.final is not None:
                 record.final.CopyFrom(result.final)
         except (TypeError, ValueError) as error:
             text = f"{type(error).__name__}: {error}"
-            raise NodeError("InvalidResult", text, retryable=False, usage=result.usage) from None
+            raise NodeError("InvalidResult", text, retryable=False, usage=sane(result.usage)) from None
         try:
             if result.final is not None and self.scope:
                 raise ValueError("only a node of the run's own graph can end the run")
             record.spawned.extend(self._spawns(result.spawned))
         except (TypeError, ValueError) as error:
-            raise NodeError("InvalidGraph", str(error), retryable=False, usage=result.usage) from None
+            raise NodeError("InvalidGraph", str(error), retryable=False, usage=sane(result.usage)) from None
         return record
 
     def _spawns(self, successors: Sequence[Spawned]) -> list[pb.Spawn]:
@@ -203,10 +204,10 @@ class NodeRun:
 
     def try_record(self, error: NodeError, retry_in_seconds: float) -> pb.NodeRecord:
         """What goes into the log for a failed try."""
-        record = self._record(f"{self.node_id}#{self.try_number}", TRY, error.usage)
+        record = self._record(f"{self.node_id}#{self.try_number}", TRY, sane(error.usage))
         record.parents.append(self.node_id)
-        record.error.reason = error.reason
-        record.error.message = bounded(error.message)
+        record.error.reason = bounded(str(error.reason))
+        record.error.message = bounded(str(error.message))
         record.error.retryable = error.retryable
         record.error.retry_in_ms = int(retry_in_seconds * 1000)
         return record
@@ -219,12 +220,24 @@ class NodeRun:
             tokens_reasoning=usage.tokens_reasoning,
             wall_ms=round(self.busy_seconds * 1000),
             retries=1 if self.try_number > 1 else 0,
-            turns=usage.turns,
-            estimated=usage.estimated,
+            estimated=bool(usage.estimated),
         )
         return pb.NodeRecord(
             id=record_id, kind=kind, cost=cost, started_us=self._started_us, finished_us=self.busy_us()[1]
         )
+
+
+def sane(usage: Usage) -> Usage:
+    """The usage with what cannot be a count left out, and marked as an estimate then."""
+    found = {name: getattr(usage, name) for name in _COUNTS}
+    good = {
+        name: value for name, value in found.items() if isinstance(value, int) and 0 <= value <= COUNT_MAX
+    }
+    return Usage(**good, estimated=bool(usage.estimated) or len(good) < len(found))
+
+
+_COUNTS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
+COUNT_MAX = 2**53
 
 
 def _failed(error: BaseException) -> NodeError:

@@ -25,6 +25,10 @@ class Outcome:
         return self.outcome == pb.OUTCOME_UNSPECIFIED
 
 
+RETRY_AFTER_SECONDS_MAX = 7 * 86400.0
+"""The longest wait that anybody may ask for."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RetryWaits:
     """Seconds before the next try: doubling from `first` to `last`, with jitter; never under Retry-After."""
@@ -35,4 +39,6 @@ class RetryWaits:
     def seconds(self, try_number: int, retry_after: float | None) -> float:
         """The wait behind try `try_number`."""
         wait = min(self.last, self.first * 2.0 ** min(try_number - 1, 20)) * random.uniform(0.75, 1.0)
-        return max(wait, retry_after or 0.0)
+        if retry_after is None or not retry_after > wait:
+            return wait
+        return min(retry_after, RETRY_AFTER_SECONDS_MAX)

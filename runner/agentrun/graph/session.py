@@ -4,7 +4,7 @@ Who calls: whatever was given an attempt: the command, a runner pod. What holds:
 before the claim is through ends the attempt at once, one that comes later ends it at
 a node's boundary within the grace; either way the attempt says so, where the store can
 be reached, lest it be taken for a crash. A process that is fenced off writes nothing.
-The store is the caller's, and closes last.
+The store is the caller's, and closes last; so is an appender that several runs share.
 """
 
 from __future__ import annotations
@@ -23,14 +23,7 @@ from agentrun.graph.types import NodeKind, Spawned
 from agentrun.log.appender import Appender
 from agentrun.log.blobs import BlobStore, TableBlobs
 from agentrun.log.claim import claim
-from agentrun.log.errors import (
-    BlobCorrupt,
-    BlobMissing,
-    CorruptLog,
-    LogError,
-    StoreRefused,
-    StoreUnavailable,
-)
+from agentrun.log.errors import Fenced, LogError, RunEnded, StoreUnavailable
 from agentrun.log.runlog import RunLog
 from agentrun.log.store import AttemptOutcome, LogStore
 from agentrun.log.text import safe_text
@@ -78,6 +71,7 @@ class Session:
         blobs: BlobStore | None = None,
         on_claimed: Callable[[RunLog, Executor], None] | None = None,
         result_text: ResultText | None = None,
+        appender: Appender | None = None,
     ) -> None:
         self._store = store
         self._program = program
@@ -89,6 +83,7 @@ class Session:
         self._blobs = blobs or TableBlobs(store)
         self._on_claimed = on_claimed or (lambda log, executor: None)
         self._result_text = result_text
+        self._appender = appender
         self._claiming: asyncio.Task[RunLog] | None = None
         self._executor: Executor | None = None
         self._stopping = False
@@ -112,14 +107,21 @@ class Session:
     async def run(self) -> Outcome:
         """Runs to the end or to a stop. Raises RunEnded, Fenced, CorruptLog, StoreRefused,
         StoreUnavailable (the store was away for longer than is waited for)."""
-        appender = Appender(self._store)
+        appender = self._appender or Appender(self._store, on_outage=self._outage)
         try:
             return await self._run(appender)
-        except LogError as error:
+        except Exception as error:
             await self._tell(error)
             raise
         finally:
-            await _bounded(appender.close())
+            if self._appender is None:
+                await _bounded(appender.close())
+
+    def _outage(self, seconds: float, error: StoreUnavailable | None) -> None:
+        if self._observer is not None:
+            event = "store_back" if error is None else "store_away"
+            with suppress(Exception):  # whoever watches cannot change what happens
+                self._observer(event, "", {"seconds": seconds, "error": str(error or "")})
 
     async def _run(self, appender: Appender) -> Outcome:
         log = await self._claim(appender)
@@ -169,13 +171,13 @@ class Session:
     def _was_stopped(self) -> bool:
         return self._stopping
 
-    async def _tell(self, error: LogError) -> None:
-        """Says why the attempt ended, where that is neither a crash nor somebody else's doing."""
-        if isinstance(error, CorruptLog | StoreRefused | BlobMissing | BlobCorrupt):
+    async def _tell(self, error: Exception) -> None:
+        """Says why the attempt ended, where that is not somebody else's doing."""
+        if isinstance(error, StoreUnavailable):
+            await self._close_attempt(AttemptOutcome.PAUSED, "StoreUnavailable")
+        elif not isinstance(error, Fenced | RunEnded):
             note = safe_text(f"{type(error).__name__}: {error}")
             await self._close_attempt(AttemptOutcome.FAILED, note[:NOTE_CHARACTERS_MAX])
-        elif isinstance(error, StoreUnavailable):
-            await self._close_attempt(AttemptOutcome.PAUSED, "StoreUnavailable")
 
     async def _close_attempt(self, outcome: AttemptOutcome, reason: str) -> None:
         async def close() -> None:

@@ -45,7 +45,6 @@ class Usage:
     tokens_out: int = 0
     tokens_cached: int = 0
     tokens_reasoning: int = 0
-    turns: int = 0
     estimated: bool = False
 
 

@@ -27,7 +27,13 @@ T = TypeVar("T")
 PACK_ROWS_MAX = 512
 PACK_BYTES_MAX = 4 * 1024 * 1024
 OUTAGE_SECONDS_MAX = 300.0
-"""How long a store may be away before its callers are told."""
+"""How long a store may be away before its callers are given the error."""
+
+OUTAGE_SECONDS_TOLD = 1.0
+"""Outages shorter than this are nobody's business."""
+
+OnOutage = Callable[[float, StoreUnavailable | None], None]
+"""Called with the seconds that the store has been away and why, at each try; (0, None) when it is back."""
 
 
 class Backoff:
@@ -36,25 +42,31 @@ class Backoff:
     FIRST_SECONDS = 0.05
     LAST_SECONDS = 5.0
 
-    def __init__(self, clock: Clock, outage_seconds_max: float) -> None:
+    def __init__(self, clock: Clock, outage_seconds_max: float, tell: OnOutage) -> None:
         self._clock = clock
         self._max = outage_seconds_max
+        self._tell = tell
         self._since = clock.monotonic()
         self._step = self.FIRST_SECONDS
 
     async def wait(self, error: StoreUnavailable) -> None:
         """Waits, or raises `error` when the bound is reached."""
-        if self._clock.monotonic() - self._since > self._max:
+        away = self._clock.monotonic() - self._since
+        self._tell(away, error)
+        if away > self._max:
             raise error
         await asyncio.sleep(self._step * random.uniform(0.5, 1.0))
         self._step = min(self._step * 2, self.LAST_SECONDS)
 
 
 async def retried(
-    call: Callable[[], Awaitable[T]], clock: Clock, outage_seconds_max: float = OUTAGE_SECONDS_MAX
+    call: Callable[[], Awaitable[T]],
+    clock: Clock,
+    outage_seconds_max: float = OUTAGE_SECONDS_MAX,
+    tell: OnOutage = lambda seconds, error: None,
 ) -> T:
     """The call's result, tried again while the store is away; StoreUnavailable at the bound."""
-    backoff = Backoff(clock, outage_seconds_max)
+    backoff = Backoff(clock, outage_seconds_max, tell)
     while True:
         try:
             return await call()
@@ -66,11 +78,18 @@ class Appender:
     """See the module's docstring. `close` waits for what is under way."""
 
     def __init__(
-        self, store: LogStore, clock: Clock | None = None, *, outage_seconds_max: float = OUTAGE_SECONDS_MAX
+        self,
+        store: LogStore,
+        clock: Clock | None = None,
+        *,
+        outage_seconds_max: float = OUTAGE_SECONDS_MAX,
+        on_outage: OnOutage = lambda seconds, error: None,
     ) -> None:
         self.store = store
         self.clock = clock or Clock()
-        self.outage_seconds_max = outage_seconds_max
+        self._outage_seconds_max = outage_seconds_max
+        self._on_outage = on_outage
+        self._away = False
         self._waiting: dict[Tail, None] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -79,6 +98,25 @@ class Appender:
         self._waiting[tail] = None
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._flush())
+
+    async def retried(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The call's result, tried again while the store is away; StoreUnavailable at the bound."""
+        result = await retried(call, self.clock, self._outage_seconds_max, self._tell_away)
+        self._tell_back()
+        return result
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self.clock, self._outage_seconds_max, self._tell_away)
+
+    def _tell_away(self, seconds: float, error: StoreUnavailable | None) -> None:
+        if self._away or seconds >= OUTAGE_SECONDS_TOLD:
+            self._away = True
+            self._on_outage(seconds, error)
+
+    def _tell_back(self) -> None:
+        if self._away:
+            self._away = False
+            self._on_outage(0.0, None)
 
     async def close(self) -> None:
         """Waits until nothing is under way."""
@@ -92,8 +130,9 @@ class Appender:
                 try:
                     await self._round()
                     backoff = None
+                    self._tell_back()
                 except StoreUnavailable as error:
-                    backoff = backoff or Backoff(self.clock, self.outage_seconds_max)
+                    backoff = backoff or self._backoff()
                     await backoff.wait(error)
         except BaseException as error:
             told = error if isinstance(error, LogError) else LogError(f"the appender failed: {error!r}")
@@ -122,24 +161,26 @@ class Appender:
             for tail, _ in rows:
                 tail.token = None
             raise
-        for tail, _ in rows:
-            if not tail.unsent:
-                self._waiting.pop(tail, None)
+        for tail in {tail for tail, _ in rows}:  # whoever was served goes to the end of the line
+            self._waiting.pop(tail, None)
+            if tail.unsent:
+                self._waiting[tail] = None
 
     def _take(self) -> list[tuple[Tail, LogRow]]:
-        """The next statement's rows, sorted by (run_id, seq). A final row goes alone."""
+        """The next statement's rows, sorted by (run_id, seq). A final row goes alone, and first."""
+        for tail in self._waiting:
+            if tail.unsent[0].final:
+                return [(tail, tail.unsent[0])]
         rows: list[tuple[Tail, LogRow]] = []
         size = 0
         for tail in self._waiting:
             for row in tail.unsent:
-                if row.final and rows:
+                if row.final:
                     break
                 if len(rows) >= PACK_ROWS_MAX or (rows and size + len(row.record) > PACK_BYTES_MAX):
                     break
                 rows.append((tail, row))
                 size += len(row.record)
-                if row.final:
-                    return rows
         if len(rows) > 1:
             rows.sort(key=lambda item: (item[1].run_id, item[1].seq))
         return rows

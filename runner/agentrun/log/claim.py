@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from agentrun.log.appender import Appender, retried
+from agentrun.log.appender import Appender
 from agentrun.log.blobs import BlobStore
 from agentrun.log.clock import Clock
 from agentrun.log.errors import Fenced, RunEnded, StoreUnavailable
@@ -29,8 +29,8 @@ async def claim(
     `writer`: 16 random bytes of this process. `process`: a few words on it, for people.
     """
     claiming = _Claim(appender, run_id, attempt, writer, process)
-    epoch = await retried(claiming.take_epoch, appender.clock, appender.outage_seconds_max)
-    history = await retried(claiming.enter, appender.clock, appender.outage_seconds_max)
+    epoch = await appender.retried(claiming.take_epoch)
+    history = await appender.retried(claiming.enter)
     own = LogRow(run_id=run_id, seq=history.head, record=claiming.record)
     return RunLog(
         appender=appender, blobs=blobs, history=history, epoch=epoch, attempt=attempt, writer=writer, own=own
@@ -47,6 +47,8 @@ class _Claim:
         self.process = process
         self.epoch = 0
         self.record = b""
+        self.sent: set[bytes] = set()
+        self.crashes_since = 0
         self.record_at = 0
         self.history = History(run_id)
         self.server = ""
@@ -78,8 +80,12 @@ class _Claim:
             await self._read()
             if self.record_at:
                 return self.history
-            if not self.record:
+            if not self.record or self.crashes_since != self.history.attempt:
+                # Not sent yet; or another attempt's record was absorbed, and with it the
+                # crashes that it has drawn. What was sent before cannot land any more: the
+                # place that it was sent to is taken.
                 self.record = await self._attempt_record()
+            self.sent.add(self.record)
             row = LogRow(run_id=self.run_id, seq=self.history.head + 1, record=self.record)
             if await self.store.insert_next(row, token):
                 self._fold(row.seq, row.record)
@@ -95,9 +101,11 @@ class _Claim:
 
     def _fold(self, seq: int, data: bytes) -> None:
         record = decode(self.run_id, seq, data)
-        if record.epoch > self.epoch or (record.epoch == self.epoch and data != self.record):
+        ours = data in self.sent
+        if record.epoch > self.epoch or (record.epoch == self.epoch and not ours):
             raise Fenced(self.run_id, f"record {seq} is of epoch {record.epoch}, ours is {self.epoch}")
-        if data == self.record:
+        if ours:
+            self.record = data
             self.record_at = seq
         self.history.fold(seq, record)
 
@@ -112,7 +120,8 @@ class _Claim:
             raise StoreUnavailable("the server behind the connection was replaced")
 
     async def _attempt_record(self) -> bytes:
-        """Made once, so that a retry sends the same bytes. Draws one retry for each crash since the last."""
+        """Draws one retry for each crash since the attempt that the log knows last."""
+        self.crashes_since = self.history.attempt
         crashed = [
             row
             for row in await self.store.attempts(self.run_id)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from agentrun.log.appender import Appender, retried
+from agentrun.log.appender import Appender
 from agentrun.log.blobs import BlobStore
 from agentrun.log.errors import CorruptLog, Fenced, StoreUnavailable
 from agentrun.log.replay import FORMAT, History, decode
@@ -65,6 +65,11 @@ class RunLog:
         )
         self._tail.retain(own)
         self._news = asyncio.Event()
+        self._pushed: set[str] = set()
+        self.sealed = False
+        """A final record is on its way: nothing can be appended behind it."""
+        self._wall_us = self.clock.wall_us()
+        self._monotonic = self.clock.monotonic()
 
     # --- writing
 
@@ -74,22 +79,37 @@ class RunLog:
         A cancelled append may still become durable: its place in the log is taken.
         """
         await self._store_blobs(record)
+        if self.sealed or record.id in self._pushed or record.id in self.history.ids:
+            raise CorruptLog(self.run_id, self._tail.next_seq, f"{record.id!r} would break the log")
+        self.sealed = record.HasField("final")
+        self._pushed.add(record.id)
         record.format = FORMAT
         record.attempt = self.attempt
         record.epoch = self.epoch
         record.writer = self.writer
-        future = self._tail.push(record.SerializeToString(), final=record.HasField("final"))
+        future = self._tail.push(record.SerializeToString(), final=self.sealed)
         self._appender.submit(self._tail)
         await future
 
-    def _acknowledged(self, row: LogRow) -> None:
-        self.history.fold(row.seq, decode(self.run_id, row.seq, row.record))
-        self._news.set()
+    def knows(self, record_id: str) -> bool:
+        """A record of that id stands, or is on its way."""
+        return record_id in self._pushed or record_id in self.history.ids
 
-    async def acknowledged(self) -> None:
-        """Waits for the next record that is acknowledged."""
-        self._news.clear()
-        await self._news.wait()
+    async def settled(self) -> None:
+        """Waits until all that was appended is acknowledged, whoever gave up waiting for it."""
+        await self._tail.flushed()
+
+    def _acknowledged(self, row: LogRow) -> None:
+        record = decode(self.run_id, row.seq, row.record)
+        self.history.fold(row.seq, record)
+        self._pushed.discard(record.id)
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def past(self, head: int) -> None:
+        """Waits until the log's head is greater."""
+        while self.history.head <= head:
+            await self._news.wait()
 
     async def _store_blobs(self, record: pb.NodeRecord) -> None:
         for payload in (record.output, *(spawn.input for spawn in record.spawned)):
@@ -98,6 +118,11 @@ class RunLog:
 
     async def _put_blob(self, payload: pb.Payload) -> pb.BlobRef:
         return await self._blobs.put(self.run_id, payload.inline, payload.media_type)
+
+    def now_us(self) -> int:
+        """Microseconds since 1970 by this process's wall clock at the claim, moved on by the
+        monotonic one: what is stamped with it has the right length whatever the wall clock does."""
+        return self._wall_us + round((self.clock.monotonic() - self._monotonic) * 1e6)
 
     # --- reading
 
@@ -135,13 +160,14 @@ class RunLog:
 
     async def _look(self) -> Look:
         sent_at = self.clock.monotonic()
+        acked = self._tail.acked
         look = await self.store.look(self.run_id, attempt=self.attempt)
         if why := self._tail.refusal(look):
             self._tail.break_off(Fenced(self.run_id, why))
         if self._tail.broken is not None:
             raise self._tail.broken
         assert look is not None
-        if look.head < self._tail.acked:
+        if look.head < acked:
             # A failover lost records. They go in again before anything is launched.
             self._tail.token = None
             self._appender.submit(self._tail)
@@ -156,7 +182,7 @@ class RunLog:
             await self.look()
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await retried(call, self.clock, self._appender.outage_seconds_max)
+        return await self._appender.retried(call)
 
 
 def check_kinds(history: History, known: frozenset[str]) -> None:

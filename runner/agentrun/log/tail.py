@@ -63,6 +63,17 @@ class Tail:
         future = self._futures[row.seq] = asyncio.get_running_loop().create_future()
         return future
 
+    async def flushed(self) -> None:
+        """Waits until all rows are acknowledged; raises what broke them off."""
+        while self.unsent:
+            seq = self.unsent[-1].seq
+            future = self._futures.get(seq)
+            if future is None or future.done():  # nobody waits for the row any more
+                future = self._futures[seq] = asyncio.get_running_loop().create_future()
+            await asyncio.wait([future])
+        if self.broken is not None:
+            raise self.broken
+
     def acknowledge(self, row: LogRow, sent_at: float) -> None:
         """The row stands in the log. `sent_at`: when the statement that says so was sent."""
         if self.broken is not None:  # while the statement was under way; nobody waits for it
@@ -75,9 +86,9 @@ class Tail:
         if row.seq > self._folded:  # not when a lost row was appended again
             self._folded = row.seq
             self._on_ack(row)
-            future = self._futures.pop(row.seq)
-            if not future.done():
-                future.set_result(None)
+        future = self._futures.pop(row.seq, None)
+        if future is not None and not future.done():
+            future.set_result(None)
 
     def retain(self, row: LogRow) -> None:
         """Keeps the row at hand, within the bounds, lest a failover lose it."""

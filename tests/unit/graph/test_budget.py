@@ -25,7 +25,7 @@ def turns(count: int, budget: dict[str, Any], *, tokens: int = 100, seconds: flo
         await asyncio.sleep(seconds)
         number = int(node.input)
         more = [Spawned(kind="turn", name=f"t{number + 1}", input=b"%d" % (number + 1))]
-        usage = Usage(tokens_in=tokens - 10, tokens_out=10, tokens_cached=5, turns=1)
+        usage = Usage(tokens_in=tokens - 10, tokens_out=10, tokens_cached=5)
         return NodeResult(usage=usage, spawned=more if number < count else [])
 
     kind = NodeKind(name="turn", run=turn, turn=True)
@@ -153,7 +153,7 @@ def fanned(width: int, budget: dict[str, Any], *, reserve: int, used: int) -> Be
         await node.reserve(reserve)
         called.append(node.name)
         await asyncio.sleep(1)
-        return NodeResult(usage=Usage(tokens_in=used, turns=1))
+        return NodeResult(usage=Usage(tokens_in=used))
 
     called: list[str] = []
     kinds = {"start": NodeKind(name="start", run=start, free=True), "ask": ask}
@@ -270,7 +270,7 @@ def test_turns_in_flight_count_as_used() -> None:
 
     async def turn(node: NodeContext) -> NodeResult:
         await asyncio.sleep(1)
-        return NodeResult(usage=Usage(turns=1))
+        return NodeResult()
 
     kinds = {"start": start, "turn": NodeKind(name="turn", run=turn, turn=True)}
     bench = Bench(kinds, budget={"turns": 4})
@@ -359,7 +359,7 @@ def test_settling_twice_gives_nothing_back_twice() -> None:
         budget.begin("a", turn=True, retry=False, free=False, busy_seconds=0)
         budget.begin("b", turn=True, retry=False, free=False, busy_seconds=0)
         for _ in range(2):
-            budget.settle("a")
+            budget.recorded("a")
         budget.begin("c", turn=True, retry=False, free=False, busy_seconds=0)
         with pytest.raises(LimitReached):
             budget.begin("d", turn=True, retry=False, free=False, busy_seconds=0)
