@@ -17,7 +17,7 @@ TYPED := runner/agentrun operator/agentrun_operator api/agentrun_api tests requi
 PROTO_FILES := $(wildcard proto/agentrun/proto/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I proto
 
-.PHONY: help run test check fmt proto e2e-model images kind-up kind-load deploy e2e kind-down lock upgrade clean dev
+.PHONY: help run test check fmt proto crds e2e-model images kind-up kind-load deploy e2e kind-down lock upgrade clean dev
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,11 +42,15 @@ check: dev ## format, lint, types, layers, and that generated files are fresh
 	  cmp -s "$$file" "runner/agentrun/proto/$$(basename "$$file")" \
 	    || { echo "runner/agentrun/proto/$$(basename "$$file"): not that of proto/ any more; run \`make proto\`"; exit 1; }; \
 	done
+	@$(BIN)/python -m agentrun_operator.crd --check
 	@echo "check: all is well"
 
 fmt: dev ## format the code, mend what the linter can
 	@$(BIN)/ruff check --quiet --fix . || true
 	@$(BIN)/ruff format .
+
+crds: dev ## generate the CRD, the chart's copy of it and Argo CD's patch
+	@$(BIN)/python -m agentrun_operator.crd
 
 proto: dev ## generate runner/agentrun/proto from proto/
 	@$(PROTOC) --python_out=runner --pyi_out=runner $(PROTO_FILES)
