@@ -1,12 +1,14 @@
 """The command line: what may be said, and what `--help` tells.
 
-Who calls: `main`. Imports nothing but argparse: help and mistakes are told at once.
+Who calls: `main`. Imports next to nothing: help and mistakes are told at once.
 """
 
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+from typing import Any, NoReturn
+
+from agentrun.cli.streams import put
 
 EXIT_CODES = "exit codes: 0 ended well, 1 ended in failure, 2 cannot start, 75 paused, 76 fenced off"
 
@@ -18,6 +20,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"agentrun: {message} (see {self.prog} --help)\n")
+
+    def print_help(self, file: Any = None) -> None:
+        """To stdout unless told otherwise; there a failure is told."""
+        if file is None:
+            put(self.format_help())
+        else:
+            super().print_help(file)
 
 
 def positive(text: str) -> int:

@@ -20,7 +20,7 @@ from agentrun.cli.progress import choose_progress
 from agentrun.graph.executor import Outcome
 from agentrun.graph.session import CLOSE_SECONDS_MAX, Session
 from agentrun.local.process import this_process
-from agentrun.local.records import answer_of, result_text
+from agentrun.local.records import MESSAGE_CHARACTERS_MAX, answer_of, one_line, result_text
 from agentrun.local.runs import allocate
 from agentrun.local.signals import EXIT_PAUSED, Signals
 from agentrun.local.stores import without_password
@@ -123,7 +123,7 @@ async def _report(
     if history.final is not None and phase is Phase.SUCCEEDED:
         answer = answer_of(history.final, await payload(store, info, history.final.output))
     if phase is not Phase.SUCCEEDED:
-        told = f": {message}" if message else ""
+        told = f": {one_line(message, characters_max=MESSAGE_CHARACTERS_MAX)}" if message else ""
         say(f"{phase.lower()} ({reason}){told}")
     if phase is Phase.PAUSED:
         say(f"go on with: {_how_to_go_on(info, reason, message, args)}")

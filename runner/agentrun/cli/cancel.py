@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from agentrun.cli.common import on_run, print_json, read_answer, read_log
+from agentrun.cli.common import even_if_nobody_reads, on_run, print_json, print_text, read_answer, read_log
 from agentrun.cli.main import say
 from agentrun.local.cancelling import cancel_run
 from agentrun.local.process import this_process
@@ -50,13 +50,15 @@ async def _cancel(store: LogStore, info: RunInfo, args: argparse.Namespace) -> i
         view = result_view(
             info, log.history, phase=phase, reason=reason, message=message, answer=answer, exit_code=code
         )
-        print_json(view)
+        with even_if_nobody_reads():
+            print_json(view)
         return code
     name = f"run {info.run.run_id}"
     if code == EXIT_PAUSED:
         say(f"{name}: {message}; --now gives up its steps in flight")
     elif code == 0:
-        print(f"{name} {'was cancelled already' if already else 'is cancelled'}", flush=True)
+        with even_if_nobody_reads():
+            print_text(f"{name} {'was cancelled already' if already else 'is cancelled'}")
     else:
         say(f"{name} {'has' if already else 'had'} ended: {phase} ({reason})")
     return code

@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from agentrun.cli.main import say
+from agentrun.cli.streams import OutputError, holds_all_characters, put, stdout
 from agentrun.local.records import answer_of
 from agentrun.local.runs import find_run, no_such_run
 from agentrun.local.stores import Place, opened, place_of, reach
@@ -98,23 +98,23 @@ async def read_answer(store: LogStore, info: RunInfo, history: History) -> str |
 
 def print_json(value: dict[str, Any]) -> None:
     """One object, indented."""
-    print(json.dumps(value, ensure_ascii=False, indent=2), flush=True)
+    put(json.dumps(value, ensure_ascii=not holds_all_characters(), indent=2) + "\n")
 
 
 def print_json_line(value: dict[str, Any]) -> None:
     """One object, a line."""
-    print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)
+    put(json.dumps(value, ensure_ascii=not holds_all_characters(), separators=(",", ":")) + "\n")
 
 
 @contextmanager
 def even_if_nobody_reads() -> Iterator[None]:
-    """For what a command prints when its work is done: a reader that went away changes nothing."""
+    """For what a command prints when its work is done: whether it can be read changes nothing."""
     try:
         yield
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # or the flush in the end fails again
-        os.close(nowhere)
+        pass
+    except OutputError as error:
+        say(str(error))
 
 
 def is_terminal(stream: Any) -> bool:
@@ -124,7 +124,6 @@ def is_terminal(stream: Any) -> bool:
 
 def print_text(text: str) -> None:
     """An answer with one line break behind it: as it is, but that it cannot steer a terminal."""
-    if is_terminal(sys.stdout):
+    if is_terminal(stdout()):
         text = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
-    sys.stdout.flush()
+    put(text if text.endswith("\n") else text + "\n")

@@ -11,7 +11,7 @@ import asyncio
 import os
 from contextlib import suppress
 
-from agentrun.cli.common import on_run, payload, print_json_line
+from agentrun.cli.common import on_run, payload, print_json_line, print_text
 from agentrun.local.runs import no_such_run
 from agentrun.local.views import event_view
 from agentrun.log.appender import retried
@@ -89,7 +89,5 @@ async def _print(store: LogStore, info: RunInfo, seq: int, record: pb.NodeRecord
     if output == "json":
         print_json_line(event)
         return
-    print(
-        f"{seq:>5}  {event['time'] or '-'}  {record.id:<16}  {record.kind:<20}  {event['what']}".rstrip(),
-        flush=True,
-    )
+    line = f"{seq:>5}  {event['time'] or '-'}  {record.id:<16}  {record.kind:<20}  {event['what']}"
+    print_text(line.rstrip())

@@ -14,7 +14,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
+from agentrun.cli import streams
 from agentrun.cli.arguments import build
+from agentrun.cli.text import printable
 
 EXIT_CANNOT_START = 2
 EXIT_FAULT = 70
@@ -25,6 +27,8 @@ EXIT_INTERRUPTED = 130
 """Ctrl-C, in a command that runs nothing."""
 
 EXIT_BROKEN_PIPE = 141
+EXIT_OUTPUT = 74
+"""What was asked for could not be written: a full disk, for one."""
 
 COMMANDS_GROUP = "agentrun.commands"
 """Entry points of commands that are not of this package."""
@@ -35,12 +39,11 @@ LOG_VARIABLE = "AGENTRUN_LOG"
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command and ends the process: a thread that hangs (a look-up of a name, a tool
     that was left behind) must not keep a finished run's command from ending."""
-    code = run_command(sys.argv[1:] if argv is None else argv)
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            code = code or EXIT_BROKEN_PIPE
+    said = sys.argv[1:] if argv is None else argv
+    if _command_of_another_package(said) is None:
+        streams.take_over()
+    code = run_command(said)
+    streams.flush()
     os._exit(code)
 
 
@@ -48,33 +51,39 @@ def run_command(argv: Sequence[str]) -> int:
     """Runs the command; its exit code."""
     if (other := _command_of_another_package(argv)) is not None:
         return other(argv[1:])
-    parser = build()
     try:
-        args = parser.parse_args(argv)
+        return _run(argv)
     except SystemExit as end:
         return int(end.code or 0)
-    if args.version:
-        from importlib.metadata import version
-
-        print(f"agentrun {version('agentrun')}")
-        return 0
-    if args.command is None:
-        parser.print_help(sys.stderr)
-        return EXIT_CANNOT_START
-    _set_up_log()
-    try:
-        gc.disable()  # what is imported stays: looking through it in vain costs a tenth of the start
-        command = import_module(f"agentrun.cli.{args.command}")
-        gc.freeze()
-        gc.enable()
-        code: int = command.run(args)
-        return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         return EXIT_BROKEN_PIPE
+    except streams.OutputError as error:
+        say(str(error))
+        return EXIT_OUTPUT
     except Exception as error:
         return _tell(error)
+
+
+def _run(argv: Sequence[str]) -> int:
+    parser = build()
+    args = parser.parse_args(argv)
+    if args.version:
+        from importlib.metadata import version
+
+        streams.put(f"agentrun {version('agentrun')}\n")
+        return os.EX_OK
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return EXIT_CANNOT_START
+    _set_up_log()
+    gc.disable()  # what is imported stays: looking through it in vain costs a tenth of the start
+    command = import_module(f"agentrun.cli.{args.command}")
+    gc.freeze()
+    gc.enable()
+    code: int = command.run(args)
+    return code
 
 
 def _command_of_another_package(argv: Sequence[str]) -> Callable[[Sequence[str]], int] | None:
@@ -119,11 +128,6 @@ def _tell(error: Exception) -> int:
         return EXIT_CANNOT_START
     say(f"a fault of agentrun: {type(error).__name__}: {error} ({LOG_VARIABLE}=debug shows where)")
     return EXIT_FAULT
-
-
-def printable(line: str) -> str:
-    """The line as a terminal may show it: what a model or a server said may steer it otherwise."""
-    return "".join(c if c.isprintable() else " " for c in line)
 
 
 def say(line: str) -> None:

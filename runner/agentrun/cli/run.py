@@ -8,6 +8,7 @@ one, with the texts that were read first.
 from __future__ import annotations
 
 import argparse
+import stat
 import sys
 from pathlib import Path
 from uuid import UUID
@@ -25,7 +26,8 @@ from agentrun.local.signals import EXIT_PAUSED, Interrupted, Signals
 from agentrun.local.stores import Place, opened, place_of, reach
 from agentrun.spec import AgentRun, AgentRunSpec, load_manifest
 
-MANIFEST_BYTES_MAX = 4 * 1024 * 1024
+MANIFEST_BYTES_READ_MAX = 1024 * 1024 + 1
+"""One more than a document may have: enough to be told that it is too long."""
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,14 +49,30 @@ def _read(file: str) -> tuple[AgentRun, AgentRunSpec, Program]:
 
     Raises ManifestError, SetupError, LocalError.
     """
-    source, folder = ("standard input", Path.cwd()) if file == "-" else (file, Path(file).parent)
+    source, folder = ("standard input", Path()) if file == "-" else (file, Path(file).parent)
     try:
-        text = sys.stdin.buffer.read(MANIFEST_BYTES_MAX) if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise LocalError(f"{source} cannot be read: {error.strerror}") from error
+        text = _read_stdin() if file == "-" else _read_file(Path(file))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise LocalError(f"{source} cannot be read: {why}") from error
     manifest = load_manifest(text, source=source, base_dir=folder)
     spec = with_texts(manifest.spec, source)
     return manifest, spec, make_program(spec, source)
+
+
+def _read_stdin() -> bytes:
+    if sys.stdin is None:
+        raise ValueError("it is closed")
+    return sys.stdin.buffer.read(MANIFEST_BYTES_READ_MAX)
+
+
+def _read_file(path: Path) -> bytes:
+    """Raises OSError, ValueError: what has no end, or waits for a person, is no manifest."""
+    mode = path.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISDIR(mode)):
+        raise ValueError("it is neither a file nor a pipe")
+    with path.open("rb") as opened:
+        return opened.read(MANIFEST_BYTES_READ_MAX)
 
 
 def _run_id(named: str | None, manifest: AgentRun) -> UUID:

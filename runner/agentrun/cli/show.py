@@ -7,10 +7,10 @@ import os
 from typing import Any
 
 from agentrun.cli.common import on_run, print_json, print_text, read_answer, read_log
-from agentrun.cli.main import printable
 from agentrun.cli.text import limit, table
 from agentrun.local.holders import holder
 from agentrun.local.process import this_machine
+from agentrun.local.records import MESSAGE_CHARACTERS_MAX, one_line
 from agentrun.local.views import run_view
 from agentrun.log.store import LogStore, RunInfo
 
@@ -49,7 +49,7 @@ def _text(view: dict[str, Any]) -> str:
         ["name", view["name"]],
         ["owner", view["owner"]],
         ["phase", view["phase"] + reason],
-        ["message", printable(view["message"])],
+        ["message", one_line(view["message"], characters_max=MESSAGE_CHARACTERS_MAX)],
         ["created", view["createdAt"]],
         ["ended", view["endedAt"] or ""],
         *(

@@ -14,6 +14,7 @@ ID_LENGTH_MIN = 8
 
 def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
     """Columns, two blanks apart; those in `right` are flush right."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -23,6 +24,11 @@ def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> str:
         ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def printable(line: str) -> str:
+    """The line as a terminal may show it: what a model or a server said may steer it otherwise."""
+    return "".join(c if c.isprintable() else " " for c in line)
 
 
 def age(seconds: float) -> str:

@@ -65,7 +65,10 @@ class Programs:
 def default_data_dir() -> Path:
     """AGENTRUN_DATA_DIR, else the platform's place for a user's or for root's data."""
     if named := os.environ.get("AGENTRUN_DATA_DIR"):
-        return Path(named).expanduser().absolute()
+        try:
+            return Path(named).expanduser().absolute()
+        except (RuntimeError, OSError) as exc:  # nobody has that name, or there is no current folder
+            raise EmbeddedPostgresError(f"AGENTRUN_DATA_DIR={named!r} names no folder: {exc}") from exc
     if os.geteuid() == 0:
         return Path("/var/lib/agentrun")
     try:

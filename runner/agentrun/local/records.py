@@ -20,6 +20,8 @@ from agentrun.proto import log_pb2 as pb
 from agentrun.proto import transcript_pb2 as transcript
 
 SHOWN_CHARACTERS_MAX = 100
+MESSAGE_CHARACTERS_MAX = 1000
+"""Of a message that stands for itself, where a line in between others has SHOWN_CHARACTERS_MAX."""
 
 _TYPES: dict[str, type[Message]] = {
     "UserMessage": transcript.UserMessage,
@@ -144,12 +146,12 @@ def called_tool(done: Mapping[str, pb.NodeRecord], node_id: str) -> transcript.T
     return calls[int(index)] if int(index) < len(calls) else None
 
 
-def one_line(text: str, *, keep: str = "") -> str:
+def one_line(text: str, *, keep: str = "", characters_max: int = SHOWN_CHARACTERS_MAX) -> str:
     """Text as one line of a terminal may show it: bounded, without control characters."""
-    flat = " ".join(text[: 4 * SHOWN_CHARACTERS_MAX].split())
+    flat = " ".join(text[: 4 * characters_max].split())
     flat = "".join(c if c.isprintable() else "\ufffd" for c in flat)
-    if len(flat) > SHOWN_CHARACTERS_MAX:
-        flat = flat[: SHOWN_CHARACTERS_MAX - 1] + "…"
+    if len(flat) > characters_max:
+        flat = flat[: characters_max - 1] + "…"
     return flat + keep
 
 

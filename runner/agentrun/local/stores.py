@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from agentrun.local.errors import BadStore
+from agentrun.local.errors import BadStore, one_line
 from agentrun.log.appender import retried
 from agentrun.log.clock import Clock
 from agentrun.log.errors import StoreRefused, StoreUnavailable
@@ -54,7 +54,9 @@ def place_of(
     from agentrun.local.embedded import EmbeddedPostgres
 
     folder = pg_install.default_data_dir()
-    if not create and not (folder / "postgres" / "data").exists():
+    with one_line(folder):
+        kept = (folder / "postgres" / "data").exists()
+    if not create and not kept:
         yield None
         return
     with EmbeddedPostgres.start(folder) as server:
