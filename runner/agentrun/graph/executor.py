@@ -41,7 +41,6 @@ __all__ = ["Executor", "Observer", "Outcome", "RetryWaits"]
 Observer = Callable[[str, str, Mapping[str, Any]], None]
 """Called as observer(event, node_id, fields); events: launched, finished, failed, stopping."""
 
-
 logger = logging.getLogger(__name__)
 
 ABANDON_SECONDS_MAX = 2.0
@@ -300,16 +299,20 @@ class Executor:
     def launched(self, node: NodeRun) -> None:
         self._observe("launched", node.node_id, {"kind": node.kind.name, "try": node.try_number})
 
-    def check(self) -> None:
-        if self._over or self.log.sealed:
+    def check(self, record_id: str = "") -> None:  # known: an earlier try finished all the same
+        if self._over or self.log.sealed or self.log.knows(record_id):
             raise NotLaunched
 
     async def append(self, record: pb.NodeRecord) -> None:
-        self.check()
-        if self.log.knows(record.id):  # of an earlier try that was told to stop and finished all the same
-            raise NotLaunched
-        with machine_errors():
-            await self.log.append(record)
+        self.check(record.id)
+        try:
+            with machine_errors():
+                await self.log.store_blobs(record)
+                self.check(record.id)  # the blobs may have taken longer than the run
+                await self.log.append(record)
+        finally:
+            if not self.log.knows(record.id):  # it never went: another try may spawn the same
+                self.spawning.difference_update(spawn.id for spawn in record.spawned)
 
     async def payload(self, payload: pb.Payload) -> bytes:
         with machine_errors():

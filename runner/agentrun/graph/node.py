@@ -41,8 +41,9 @@ class Host(Protocol):
     spawning: set[str]
     """Ids of the successors in all records so far, also in those that are under way."""
 
-    def check(self) -> None:
-        """NotLaunched when the run is over: for who was told to stop, and did not heed it."""
+    def check(self, record_id: str = "") -> None:
+        """NotLaunched when the run is over, or that record is known: for who was told to stop, and
+        did not heed it."""
 
     async def append(self, record: pb.NodeRecord) -> None:
         """To the log, unless the run is over."""

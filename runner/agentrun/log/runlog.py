@@ -78,7 +78,7 @@ class RunLog:
 
         A cancelled append may still become durable: its place in the log is taken.
         """
-        await self._store_blobs(record)
+        await self.store_blobs(record)
         if self.sealed or record.id in self._pushed or record.id in self.history.ids:
             raise CorruptLog(self.run_id, self._tail.next_seq, f"{record.id!r} would break the log")
         self.sealed = record.HasField("final")
@@ -111,7 +111,8 @@ class RunLog:
         while self.history.head <= head:
             await self._news.wait()
 
-    async def _store_blobs(self, record: pb.NodeRecord) -> None:
+    async def store_blobs(self, record: pb.NodeRecord) -> None:
+        """Stores what is too large for the record, which names it from then on. Again: nothing."""
         for payload in (record.output, *(spawn.input for spawn in record.spawned)):
             if len(payload.inline) > INLINE_BYTES_MAX:
                 payload.blob.CopyFrom(await self._retried(partial(self._put_blob, payload)))
