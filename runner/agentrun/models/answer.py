@@ -40,6 +40,8 @@ def read_answer(
     spent = Usage()
     try:
         text = data.decode("utf-8-sig", "replace")
+        if text.lstrip()[:1] == "<":  # a login page, say: it will say the same again
+            raise BadAnswer(f"a page in place of an answer: {text[:200]}", retryable=False)
         body = parse(text)
         said = _error_in(body)
         if isinstance(body, dict):

@@ -146,8 +146,7 @@ class HttpTool:
         headers = dict(self._headers)
         if body is not None:
             headers.setdefault("content-type", "application/json")
-        if self.effect is not Effect.READ_ONLY:
-            headers["idempotency-key"] = call.idempotency_key
+        headers["idempotency-key"] = call.idempotency_key
         return headers
 
     async def _exchange(

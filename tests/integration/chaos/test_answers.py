@@ -44,13 +44,11 @@ def test_a_refusal_inside_a_good_answer_ends_the_run_at_once(agentrun: Commands,
     assert sound(agentrun.dsn, run_id).totals.turns == 0
 
 
-def test_a_page_instead_of_an_answer_is_no_turn_and_is_asked_for_again_within_the_budget(
-    agentrun: Commands, run_id: str
-) -> None:
+def test_a_page_instead_of_an_answer_is_no_turn_and_fails_at_once(agentrun: Commands, run_id: str) -> None:
     page = Reply(body="<html><body>Please log in</body></html>", headers={"content-type": "text/html"})
     with StubModel(lambda _: page) as stub:
         what = manifest(model=stub.url, budget={"retries": 1})
         ended = agentrun("run", agentrun.write(what), "--run-id", run_id)
-        assert ended.code == 75 and stub.count == 2, ended
+        assert ended.code == 1 and stub.count == 1, ended
     assert "openai" in ended.err and "Please log in" in ended.err and "Traceback" not in ended.err
     assert sound(agentrun.dsn, run_id).totals.turns == 0

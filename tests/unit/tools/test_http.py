@@ -52,9 +52,9 @@ def test_a_request_carries_its_key_its_headers_and_no_secret_in_any_repr(stub: S
     assert stub.count("/a", key="run-1/7") == 1
 
 
-def test_a_read_only_call_carries_no_key(stub: StubTools) -> None:
-    run(endpoint_tool(stub.url("/a"), effect=Effect.READ_ONLY))
-    assert stub.requests[0].key is None
+def test_a_read_only_call_carries_a_key_too(stub: StubTools) -> None:
+    run(endpoint_tool(stub.url("/a"), effect=Effect.READ_ONLY), key="run-1/8")
+    assert stub.requests[0].key == "run-1/8"
 
 
 def test_arguments_fill_the_path_and_the_rest_goes_in_the_query(stub: StubTools) -> None:
