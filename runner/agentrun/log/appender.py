@@ -150,9 +150,10 @@ class Appender:
         for tail in list(self._waiting):
             if tail.token != token:
                 await self._recover(tail, token)
-            if not tail.unsent:
-                self._waiting.pop(tail, None)
-        rows = self._take()
+        for tail in list(self._waiting):
+            if tail.broken is not None or (not tail.unsent and tail.token == token):
+                del self._waiting[tail]
+        rows = self._take(token)
         if not rows:
             return
         try:
@@ -166,14 +167,19 @@ class Appender:
             if tail.unsent:
                 self._waiting[tail] = None
 
-    def _take(self) -> list[tuple[Tail, LogRow]]:
-        """The next statement's rows, sorted by (run_id, seq). A final row goes alone, and first."""
-        for tail in self._waiting:
+    def _take(self, token: Token) -> list[tuple[Tail, LogRow]]:
+        """The next statement's rows, sorted by (run_id, seq). A final row goes alone, and first.
+
+        A run that came, or was found to have lost rows, while others were looked at waits for its
+        own look.
+        """
+        ready = [tail for tail in self._waiting if tail.unsent and tail.token == token]
+        for tail in ready:
             if tail.unsent[0].final:
                 return [(tail, tail.unsent[0])]
         rows: list[tuple[Tail, LogRow]] = []
         size = 0
-        for tail in self._waiting:
+        for tail in ready:
             for row in tail.unsent:
                 if row.final:
                     break
