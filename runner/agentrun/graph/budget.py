@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,14 +31,31 @@ class Limits:
 
 
 def limits_of(budget: Mapping[str, Any]) -> Limits:
-    """Limits in the manifest's form (tokens, wallSeconds, turns, retries, onExceeded)."""
+    """Limits in the manifest's form (tokens, wallSeconds, turns, retries, onExceeded); ValueError
+    where that is not their form."""
     return Limits(
-        tokens=budget.get("tokens") or 0,
-        wall_seconds=budget.get("wallSeconds") or 0,
-        turns=budget.get("turns") or 0,
-        retries=budget["retries"] if budget.get("retries") is not None else Limits.retries,
+        tokens=_count(budget, "tokens", Limits.tokens),
+        wall_seconds=_number(budget, "wallSeconds", Limits.wall_seconds),
+        turns=_count(budget, "turns", Limits.turns),
+        retries=_count(budget, "retries", Limits.retries),
         pause=budget.get("onExceeded", "Pause") == "Pause",
     )
+
+
+def _number(budget: Mapping[str, Any], name: str, unset: float) -> float:
+    value = budget.get(name)
+    if value is None:
+        return unset
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"budget.{name} is {value!r:.100}, and not a number from 0 on")
+    return value
+
+
+def _count(budget: Mapping[str, Any], name: str, unset: int) -> int:
+    value = _number(budget, name, unset)
+    if value != int(value):
+        raise ValueError(f"budget.{name} is {value!r}, and not a whole number")
+    return int(value)
 
 
 class Budget:

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from agentrun.graph.budget import limits_of
 from agentrun.graph.executor import Executor, Outcome
-from agentrun.log.errors import BlobCorrupt, BlobMissing, LogError
+from agentrun.log.errors import BlobCorrupt, BlobMissing, LogError, StoreRefused
 from agentrun.log.runlog import LOOK_SECONDS
 from agentrun.log.store import AttemptOutcome, Look
 from agentrun.log.summary import Phase, phase_of, result_of, summarize, to_json
@@ -102,7 +102,7 @@ class Drive:
             try:
                 changed = json.loads(levels.budget) if levels.budget else {}
                 self.executor.budget.set_limits(limits_of({**self._budget, **changed}))
-            except (TypeError, ValueError, AttributeError):
+            except (TypeError, ValueError, AttributeError, RecursionError):
                 logger.warning("a budget that cannot be read is left aside: %.200s", levels.budget)
 
     async def _watch(self) -> None:
@@ -160,8 +160,11 @@ class Drive:
         phase = phase_of(outcome.outcome)
         how = _OUTCOMES.get(outcome.outcome, AttemptOutcome.PAUSED)
         with suppress(LogError):
-            summary = self.summary(phase, outcome.reason, outcome.message)
-            await self._put(to_json(summary | await self._result()))
+            try:
+                summary = self.summary(phase, outcome.reason, outcome.message)
+                await self._put(to_json(summary | await self._result()))
+            except StoreRefused as error:
+                logger.warning("the summary at the end: %s", error)
             await log.store.close_attempt(log.run_id, log.attempt, how, outcome.reason)
             await log.store.notify([log.run_id])
 
