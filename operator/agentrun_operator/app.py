@@ -112,13 +112,23 @@ class App:
         where: dict[str, Any] = (
             {"namespaces": self._settings.namespaces} if self._settings.namespaces else {"clusterwide": True}
         )
-        await kopf.operator(
+        # Not `kopf.operator`: in its end it cancels whatever task the process has.
+        tasks = await kopf.spawn_tasks(
             registry=self.handlers.registry(),
             settings=kopf_settings(self._settings),
             standalone=True,
             stop_flag=self.stop,
             **where,
         )
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            ended, _ = await asyncio.wait(tasks, timeout=FINISH_SECONDS_MAX)
+        for task in ended:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
 
     def _part_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -94,6 +94,7 @@ def kopf_settings(settings: Settings) -> kopf.OperatorSettings:
     made.networking.error_backoffs = [1, 2, 3, 5, *[10] * (FORBIDDEN_SECONDS // 10)]
     made.queueing.worker_limit = None
     made.queueing.idle_timeout = 1.0
-    made.process.ultimate_exiting_timeout = 60.0
+    made.queueing.exit_timeout = 0.5
+    made.process.ultimate_exiting_timeout = None
     logging.getLogger("kopf").setLevel(logging.WARNING)
     return made

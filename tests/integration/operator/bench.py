@@ -7,17 +7,18 @@ and waits for what is to be seen in the API (`until`), bounded in time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import UUID
 
 import yaml
 from kubernetes.aio import client
 
 from agentrun.log.postgres import PostgresStore
-from agentrun_operator import handlers
+from agentrun.log.replay import History
 from agentrun_operator.app import App
 from agentrun_operator.kube import Kube
 from agentrun_operator.metrics import Metrics
@@ -37,7 +38,7 @@ QUICK = Times(
     fenced_backoff=0.2,
     backoff_max=2.0,
     node_tolerated=0.5,
-    lost_node=0.5,
+    lost_node=2.0,
     overdue=2.0,
     terminate=0.5,
     leave=1.0,
@@ -54,6 +55,24 @@ def manifest(name: str = "hello", **spec: Any) -> Body:
         "metadata": {"name": name, "namespace": "demo"},
         "spec": body,
     }
+
+
+def wants(**changes: Any) -> Callable[[Body], None]:
+    """An edit of a manifest's spec."""
+
+    def change(body: Body) -> None:
+        body["spec"].update(changes)
+
+    return change
+
+
+def labelled(number: int) -> Callable[[Body], None]:
+    """An edit that means nothing to anybody."""
+
+    def change(body: Body) -> None:
+        body["metadata"]["labels"] = {**body["metadata"].get("labels", {}), "n": str(number)}
+
+    return change
 
 
 @dataclass
@@ -91,7 +110,7 @@ class Bench:
             await asyncio.wait_for(task, 20.0)
             self.apps.remove((found, task))
 
-    async def until(self, seen: Callable[[], T], seconds: float = SECONDS_MAX) -> T:
+    async def until(self, seen: Callable[[], T | None], seconds: float = SECONDS_MAX) -> T:
         """What `seen` gives, as soon as it is true."""
         async with asyncio.timeout(seconds):
             while not (found := seen()):
@@ -100,6 +119,25 @@ class Bench:
                         task.result()
                 await asyncio.sleep(0.02)
         return found
+
+    async def until_async(self, seen: Callable[[], Awaitable[bool]], seconds: float = SECONDS_MAX) -> None:
+        """As `until`, of what has to be asked for."""
+        async with asyncio.timeout(seconds):
+            while not await seen():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    async def until_ended(self, run_id: UUID | str) -> History:
+        """The run's log, once it has ended."""
+        run_id = UUID(str(run_id))
+
+        async def ended() -> bool:
+            info = await self.store.get_run(run_id)
+            return info is not None and info.run.ended
+
+        await self.until_async(ended)
+        history = History(run_id)
+        history.fold_rows(await self.store.read_rows(run_id))
+        return history
 
     def status(self, name: str = "hello") -> Body:
         body = self.api.get("agentruns", name)
@@ -171,7 +209,7 @@ async def bench(
             )
         )
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-        monkeypatch.setattr(handlers.kopf, "login_with_service_account", lambda **_: None)
+        monkeypatch.setattr("kopf.login_with_service_account", lambda **_: None)
         api.put("nodes", node("node-1"))
         store = PostgresStore.open(dsn)
         made = Bench(api, store, settings)

@@ -12,7 +12,7 @@ import asyncio
 import copy
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -186,7 +186,9 @@ class FakeApi:
         if resource not in KINDS or (resource == "agentruns" and not self.served):
             return _status(404, "NotFound", "the server could not find the requested resource")
         if request.method == "GET" and request.query.get("watch"):
-            return await self._watch(request, resource, namespace)
+            with suppress(ConnectionResetError):  # who watched has gone
+                return await self._watch(request, resource, namespace)
+            return web.Response()
         return self._answer(request, resource, namespace, name, parts[2:] == ["status"], body)
 
     def _answer(
@@ -263,7 +265,9 @@ class FakeApi:
         return True
 
     def _list(self, request: web.Request, resource: str, namespace: str) -> web.Response:
-        found = [b for b in self.objects[resource].values() if self._selected(request, resource, namespace, b)]
+        found = [
+            b for b in self.objects[resource].values() if self._selected(request, resource, namespace, b)
+        ]
         start, limit = int(request.query.get("continue", 0)), int(request.query.get("limit", 0))
         page = found[start : start + limit] if limit else found
         metadata = {"resourceVersion": str(self.version)}
@@ -277,7 +281,12 @@ class FakeApi:
         await response.prepare(request)
         since = int(request.query.get("resourceVersion") or 0)
         if since < self.forgotten:
-            error = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+            error = {
+                "kind": "Status",
+                "code": 410,
+                "reason": "Expired",
+                "message": "too old resource version",
+            }
             await response.write(json.dumps({"type": "ERROR", "object": error}).encode() + b"\n")
             return response
         position = next((i for i, item in enumerate(self.history) if item[0] > since), len(self.history))
@@ -303,6 +312,7 @@ class FakeApi:
             {"name": "pods", "singularName": "pod", "kind": "Pod", "namespaced": True},
             {"name": "events", "singularName": "event", "kind": "Event", "namespaced": True},
             {"name": "nodes", "singularName": "node", "kind": "Node", "namespaced": False},
+            {"name": "namespaces", "singularName": "namespace", "kind": "Namespace", "namespaced": False},
         ]
         ours = [{"name": "agentruns", "singularName": "agentrun", "kind": "AgentRun", "namespaced": True}]
         verbs = {"verbs": ["get", "list", "watch", "create", "patch", "delete"]}

@@ -84,9 +84,7 @@ def test_last_words_of_the_runner_name_reason_and_message() -> None:
 
 def test_an_init_container_that_fails_is_a_failure() -> None:
     failed = {"name": "fetch", "state": {"terminated": {"exitCode": 3}}}
-    ended = pod(
-        phase="Failed", waiting=("PodInitializing", ""), initContainerStatuses=[failed]
-    )
+    ended = pod(phase="Failed", waiting=("PodInitializing", ""), initContainerStatuses=[failed])
     ending = ending_of(ended)
     assert (ending.outcome, ending.reason) == (CRASHED, "InitContainerFailed")
     assert "fetch" in ending.message and "3" in ending.message

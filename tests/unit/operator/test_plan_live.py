@@ -322,9 +322,8 @@ def test_a_new_image_takes_a_pod_down_only_where_there_is_room() -> None:
 
 def test_a_new_image_leaves_a_pod_alone_that_has_not_claimed_or_goes_anyway() -> None:
     room = Memory(rollout_room=True)
-    for changes in ({"claimed": False},):
-        o = observed(attempts=(attempt(**changes),), pod=pod(), outdated=True, memory=room)
-        assert step_of(o).actions == ()
+    o = observed(attempts=(attempt(claimed=False),), pod=pod(), outdated=True, memory=room)
+    assert step_of(o).actions == ()
     o = observed(attempts=(attempt(),), pod=pod(evicted=2), outdated=True, memory=room)
     assert step_of(o).actions == ()
 
@@ -337,7 +336,12 @@ def test_while_the_store_cannot_be_read_nothing_is_done_and_no_phase_changes() -
         "phase": "Running",
         "attempt": 1,
         "conditions": [
-            {"type": "Succeeded", "status": "Unknown", "reason": "Running", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            {
+                "type": "Succeeded",
+                "status": "Unknown",
+                "reason": "Running",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
         ],
     }
     object_ = found(status=before, suspend=True)

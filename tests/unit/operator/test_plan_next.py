@@ -140,6 +140,7 @@ def test_a_runner_that_does_not_exit_loses_its_pod_after_a_while() -> None:
 
 # --- failures
 
+
 def test_crashes_draw_from_the_retries_of_the_budget() -> None:
     crashes = tuple(attempt(n, CRASHED, "RunnerFailed", ended=400) for n in (1, 2, 3))
     within = observed(found(budget={"retries": 3}), attempts=crashes)
@@ -248,7 +249,10 @@ def test_a_run_that_waits_for_somebody_goes_on_when_there_is_something_in_its_in
 def test_a_shutdown_ends_a_run_without_a_process() -> None:
     made = step_of(observed(found(shutdown="Stop"), attempts=(attempt(1, PAUSED, "Suspended"),)))
     assert ends(made) == (Phase.CANCELLED, "Cancelled")
-    assert ends(step_of(observed(found(shutdown="Terminate", suspend=True)))) == (Phase.CANCELLED, "Cancelled")
+    assert ends(step_of(observed(found(shutdown="Terminate", suspend=True)))) == (
+        Phase.CANCELLED,
+        "Cancelled",
+    )
 
 
 def test_the_completion_deadline_fails_a_parked_run_too() -> None:
@@ -294,9 +298,7 @@ RETENTION = [
 @pytest.mark.parametrize(("policy", "phase", "outcome", "goes"), RETENTION)
 def test_which_ended_pods_are_kept(policy: str, phase: Phase, outcome: AttemptOutcome, goes: bool) -> None:
     ended = pod(phase="Failed" if phase is Phase.FAILED else "Succeeded", exit_code=0)
-    o = observed(
-        found(podRetentionPolicy=policy), attempts=(attempt(1, outcome),), ended=phase, pod=ended
-    )
+    o = observed(found(podRetentionPolicy=policy), attempts=(attempt(1, outcome),), ended=phase, pod=ended)
     assert kinds(step_of(o)) == ([DeletePod] if goes else [])
 
 
@@ -388,7 +390,12 @@ def test_a_reopened_run_starts_whatever_its_last_attempt_said() -> None:
 
 
 def test_a_run_of_somebody_else_is_left_alone() -> None:
-    for owner in ("local/hello", "agentrun/demo/other/uid", "elsewhere/demo/hello/uid", "agentrun/x/hello/uid"):
+    for owner in (
+        "local/hello",
+        "agentrun/demo/other/uid",
+        "elsewhere/demo/hello/uid",
+        "agentrun/x/hello/uid",
+    ):
         made = step_of(observed(owner=owner))
         assert (made.actions, stands(made)) == ((), ("Pending", "RunIDTaken"))
         assert made.status is not None
