@@ -10,26 +10,29 @@ import argparse
 import asyncio
 import os
 import shlex
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from agentrun.agent import Program, prepare
 from agentrun.cli.common import even_if_nobody_reads, payload, print_json, print_text, read_log
 from agentrun.cli.main import say
-from agentrun.cli.progress import choose_progress
+from agentrun.cli.progress import Progress, choose_progress
 from agentrun.graph.executor import Outcome
 from agentrun.graph.session import CLOSE_SECONDS_MAX, Session
+from agentrun.local.keeping import keep_alive
 from agentrun.local.process import this_process
 from agentrun.local.records import MESSAGE_CHARACTERS_MAX, answer_of, one_line, result_text
 from agentrun.local.runs import allocate
-from agentrun.local.signals import EXIT_PAUSED, Signals
-from agentrun.local.stores import without_password
+from agentrun.local.stores import Place, without_password
 from agentrun.local.views import result_view
 from agentrun.log.errors import RunEnded, StoreUnavailable
 from agentrun.log.replay import History
 from agentrun.log.store import LogStore, RunInfo
 from agentrun.log.summary import Phase, phase_of
 from agentrun.proto import log_pb2 as pb
+from agentrun.signals import AT_ONCE_SECONDS_MAX, EXIT_PAUSED, Signals, close_attempt_apart
 from agentrun.spec import CONFIG_DIR_VARIABLE, AgentRunSpec, resolve_secrets, resolve_texts
 
 _LIMIT_OPTIONS = {
@@ -56,6 +59,7 @@ async def attend(
     info: RunInfo,
     program: Program,
     *,
+    place: Place,
     args: argparse.Namespace,
     signals: Signals,
     grace_seconds: float,
@@ -63,30 +67,36 @@ async def attend(
     """Gets an attempt and runs it; the exit code. Raises HeldElsewhere, Fenced, …"""
     process = this_process(f"agentrun {args.command}")
     # From here on a signal ends an attempt that says so, and is not to be taken for a crash.
-    signals.watch(_later, _later)
+    watch = partial(
+        signals.watch, words_seconds=grace_seconds, end_seconds=grace_seconds + AT_ONCE_SECONDS_MAX
+    )
+    watch(_later, _later)
     allocated = await allocate(store, info.run.run_id, process, take_over=args.take_over)
     info = allocated.info
     if allocated.attempt is None:
         return await report_ended(store, info, args)
+    run_id, attempt = info.run.run_id, allocated.attempt
+    signals.last_words = lambda: close_attempt_apart(place.open, run_id, attempt)
     progress = choose_progress(quiet=args.quiet)
     session = Session(
         store,
         program,
-        run_id=info.run.run_id,
-        attempt=allocated.attempt,
+        run_id=run_id,
+        attempt=attempt,
         process=f"{process.command} on {process.host}, pid {process.pid}",
         grace_seconds=grace_seconds,
         observer=progress.observe,
         on_claimed=progress.claimed,
         result_text=result_text,
     )
-    signals.on_hard_end = progress.restore
-    signals.watch(session.stop, session.stop_at_once)
+    signals.on_hard_end = lambda: _hard_end(progress, info, args)
+    watch(session.stop, session.stop_at_once)
     if signals.count:
         session.stop()
-    progress.begin(info, allocated.attempt)
+    progress.begin(info, attempt)
     try:
-        outcome = await session.run()
+        async with _kept_alive(place, progress):
+            outcome = await session.run()
     except RunEnded:
         return await report_ended(store, info, args)
     except StoreUnavailable as error:
@@ -99,8 +109,28 @@ async def attend(
     return await _report(store, info, progress.history or History(info.run.run_id), outcome, args)
 
 
+@asynccontextmanager
+async def _kept_alive(place: Place, progress: Progress) -> AsyncIterator[None]:
+    """A server of our own is started again when it dies meanwhile."""
+    if place.server is None:
+        yield
+        return
+    keeping = asyncio.create_task(keep_alive(place.server, progress.note))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+
+
 def _later() -> None:
     """The signal is counted; the session is told when there is one."""
+
+
+def _hard_end(progress: Progress, info: RunInfo, args: argparse.Namespace) -> None:
+    """The process ends where it stands, a step in the middle."""
+    progress.restore()
+    say("paused (Terminated)")
+    say(f"go on with: {_how_to_go_on(info, 'Terminated', '', args)}")
 
 
 async def report_ended(store: LogStore, info: RunInfo, args: argparse.Namespace) -> int:

@@ -9,16 +9,17 @@ from agentrun.cli.main import say
 from agentrun.local.cancelling import cancel_run
 from agentrun.local.process import this_process
 from agentrun.local.runs import require_ours
-from agentrun.local.signals import EXIT_PAUSED
+from agentrun.local.stores import Place
 from agentrun.local.views import result_view
 from agentrun.log.store import LogStore, RunInfo
 from agentrun.log.summary import Phase, phase_of
+from agentrun.signals import EXIT_PAUSED
 
 
 def run(args: argparse.Namespace) -> int:
     """The exit code: 0 cancelled, 1 ended otherwise, 75 asked and not ended yet."""
 
-    async def cancel(store: LogStore, info: RunInfo) -> int:
+    async def cancel(store: LogStore, info: RunInfo, place: Place) -> int:
         return await _cancel(store, info, args)
 
     return on_run(args, cancel, writes=True)

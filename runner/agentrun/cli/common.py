@@ -45,7 +45,7 @@ def run_async(main: Coroutine[Any, Any, T]) -> T:
         loop.close()
 
 
-Question = Callable[[LogStore, RunInfo], Awaitable[int]]
+Question = Callable[[LogStore, RunInfo, Place], Awaitable[int]]
 
 
 def on_run(args: argparse.Namespace, question: Question, *, writes: bool = False) -> int:
@@ -58,7 +58,7 @@ def on_run(args: argparse.Namespace, question: Question, *, writes: bool = False
 
 async def _ask(place: Place, name: str, question: Question, writes: bool) -> int:
     async with opened(place, writes=writes) as store:
-        return await question(store, await reach(lambda: find_run(store, name)))
+        return await question(store, await reach(lambda: find_run(store, name)), place)
 
 
 @dataclass

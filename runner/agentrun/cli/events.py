@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from agentrun.cli.common import on_run, payload, print_json_line, print_text
 from agentrun.local.runs import no_such_run
+from agentrun.local.stores import Place
 from agentrun.local.views import event_view
 from agentrun.log.appender import retried
 from agentrun.log.clock import Clock
@@ -34,7 +35,7 @@ SHOWN_BYTES_MAX = 1024 * 1024
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
 
-    async def events(store: LogStore, info: RunInfo) -> int:
+    async def events(store: LogStore, info: RunInfo, place: Place) -> int:
         if args.follow:
             await _follow(store, info, args.after, args.output)
         else:

@@ -2,13 +2,16 @@
 
 Who calls: `progress`, where stderr is a terminal; imports rich. What holds: finished
 steps become ordinary lines of the terminal, so that any number of them costs nothing;
-below them stand at most IN_FLIGHT_SHOWN_MAX lines and the budget.
+below them stand at most IN_FLIGHT_SHOWN_MAX lines and the budget, of which one line is
+left in the end. Whoever draws holds `_drawing`: rich positions the cursor first and
+draws later, and two threads in between would leave lines of each other behind.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -24,7 +27,7 @@ from agentrun.cli.progress import Progress
 from agentrun.cli.text import clock, limit
 from agentrun.graph.executor import Executor
 from agentrun.graph.types import scope_of
-from agentrun.local.records import one_line
+from agentrun.local.records import MESSAGE_CHARACTERS_MAX, one_line
 from agentrun.log.replay import FINALIZE
 from agentrun.log.runlog import RunLog
 from agentrun.log.store import RunInfo
@@ -48,6 +51,16 @@ class _InFlight:
     since: float
 
 
+class _Now:
+    """What stands at the time of drawing, whoever makes rich draw."""
+
+    def __init__(self, render: Callable[[], Group]) -> None:
+        self._render = render
+
+    def __rich__(self) -> Group:
+        return self._render()
+
+
 class LiveProgress(Progress):
     """See the module's docstring."""
 
@@ -58,11 +71,14 @@ class LiveProgress(Progress):
         self._spinner = Spinner("dots")
         self._title = ""
         self._state = ""
+        self._away = ""
+        self._drawing = threading.RLock()
+        self._ended = threading.Event()
         self._since = time.monotonic()
         self._live = Live(
+            _Now(self._render),
             console=self._console,
-            get_renderable=self._render,
-            refresh_per_second=REFRESHES_PER_SECOND,
+            auto_refresh=False,
             transient=True,
             redirect_stdout=False,
             redirect_stderr=False,
@@ -70,38 +86,69 @@ class LiveProgress(Progress):
 
     def begin(self, info: RunInfo, attempt: int) -> None:
         again = f"  attempt {attempt}" if attempt > 1 else ""
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError), self._drawing:
             self._console.print(
                 Text.assemble((info.run.name, "bold"), "  ", (str(info.run.run_id), "dim"), again)
             )
             self._live.start()
+        # A thread, for the loop may be held up by what it runs.
+        threading.Thread(target=self._refresh, name="display", daemon=True).start()
+
+    def _refresh(self) -> None:
+        with suppress(OSError, ValueError):  # the terminal is gone
+            while not self._ended.wait(1 / REFRESHES_PER_SECOND):
+                with self._drawing:
+                    if not self._ended.is_set():
+                        self._live.refresh()
 
     def claimed(self, log: RunLog, executor: Executor) -> None:
         super().claimed(log, executor)
         if log.history.done:
-            with suppress(OSError, ValueError):
+            with suppress(OSError, ValueError), self._drawing:
                 self._console.print(Text(f"  {len(log.history.done)} steps are done already", "dim"))
 
     def show(self, event: str, node_id: str, fields: Mapping[str, Any]) -> None:
+        with self._drawing:
+            self._show(event, node_id, fields)
+
+    def _show(self, event: str, node_id: str, fields: Mapping[str, Any]) -> None:
         if event == "launched":
             self._launched(node_id, fields["kind"], fields["try"])
         elif event == "finished":
             self._finished(fields["record"])
         elif event == "failed":
             self._failed(node_id, fields["record"])
-        else:
+        elif event == "stopping":
             self._state = f"stopping: {fields['reason']}"
             if self._in_flight:
-                text = f"  {fields['reason']}: waiting for the steps in flight (once more ends at once)"
-                self._console.print(Text(text, "yellow"))
+                self._warn(f"{fields['reason']}: waiting for the steps in flight (once more ends at once)")
+        elif event == "store_away":
+            if not self._away:
+                self._warn(f"the store is away: {one_line(fields['error'])}")
+            self._away = f"the store is away since {clock(fields['seconds'])}"
+        elif event == "store_back":
+            self._away = ""
+            self._warn("the store is back")
+        elif event == "note":
+            self._warn(one_line(fields["message"], characters_max=MESSAGE_CHARACTERS_MAX))
+
+    def _warn(self, text: str) -> None:
+        self._console.print(Text("  " + text, "yellow"))
 
     def end(self) -> None:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError), self._drawing:
+            if self._ended.is_set():
+                return
+            self._ended.set()
+            self._in_flight.clear()
+            self._state = self._away = ""
             self._live.stop()
+            self._console.print(self._totals(time.monotonic(), bar=False), no_wrap=True, crop=True)
 
     def restore(self) -> None:
-        self.stream.write(SHOW_CURSOR + "\n")
-        self.stream.flush()
+        with suppress(OSError, ValueError):
+            self.stream.write(SHOW_CURSOR + "\n")
+            self.stream.flush()
 
     # --- what has happened
 
@@ -155,22 +202,21 @@ class LiveProgress(Progress):
             parts.append(row)
         if len(nodes) > IN_FLIGHT_SHOWN_MAX:
             parts.append(Text(f"   and {len(nodes) - IN_FLIGHT_SHOWN_MAX} more", "dim"))
-        parts.append(self._budget(now))
+        parts.append(self._totals(now))
         return Group(*parts)
 
-    def _budget(self, now: float) -> Table:
+    def _totals(self, now: float, *, bar: bool = True) -> Table:
         row = Table.grid(padding=(0, 1))
         cells: list[Any] = [Text("  " + clock(now - self._since), "bold")]
         if self.history is not None and self.executor is not None:
             totals, limits = self.history.totals, self.executor.budget.limits
-            if limits.tokens:
+            if limits.tokens and bar:
                 used = min(totals.tokens, limits.tokens)
                 cells.append(ProgressBar(total=limits.tokens, completed=used, width=BAR_WIDTH))
             cells.append(Text(limit(totals.tokens, limits.tokens or None) + " tokens"))
             cells.append(Text(f"· {limit(totals.turns, limits.turns or None)} turns", "dim"))
             if totals.retries:
                 cells.append(Text(f"· {limit(totals.retries, limits.retries)} retries", "dim"))
-        if self._state:
-            cells.append(Text(self._state, "yellow"))
+        cells.extend(Text(state, "yellow") for state in (self._away, self._state) if state)
         row.add_row(*cells)
         return row

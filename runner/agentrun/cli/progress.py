@@ -16,12 +16,15 @@ from typing import Any, TextIO
 from agentrun.cli.common import is_terminal
 from agentrun.cli.text import fields
 from agentrun.graph.executor import Executor
-from agentrun.local.records import called_tool, describe
+from agentrun.local.records import called_tool, describe, one_line
 from agentrun.log.replay import History
 from agentrun.log.runlog import RunLog
 from agentrun.log.store import RunInfo
 from agentrun.proto import log_pb2 as pb
 from agentrun.proto.transcript_pb2 import ToolCallPart
+
+TOLD_SECONDS = 15.0
+"""How often it is told that the store is still away."""
 
 
 def choose_progress(*, quiet: bool, stream: TextIO | None = None) -> Progress:
@@ -37,6 +40,20 @@ def choose_progress(*, quiet: bool, stream: TextIO | None = None) -> Progress:
     return PlainProgress(stream)
 
 
+class Outage:
+    """How often a store that is away is worth a word: at once, and then every TOLD_SECONDS."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def news(self, seconds: float) -> bool:
+        """Whether it is time for one, `seconds` after the store went away."""
+        if seconds < self._due:
+            return False
+        self._due = seconds + TOLD_SECONDS
+        return True
+
+
 class Progress:
     """Shows nothing, and keeps what is needed to tell how it ended."""
 
@@ -44,6 +61,7 @@ class Progress:
         self.stream = stream
         self.history: History | None = None
         self.executor: Executor | None = None
+        self.store_away = Outage()
 
     def begin(self, info: RunInfo, attempt: int) -> None:
         """The attempt is ours, and claims the run next."""
@@ -60,11 +78,15 @@ class Progress:
     def show(self, event: str, node_id: str, fields: Mapping[str, Any]) -> None:
         """Shows it."""
 
+    def note(self, text: str) -> None:
+        """Something that is no event of the run's, and that whoever waits wants to know."""
+        self.observe("note", "", {"message": text})
+
     def end(self) -> None:
         """Nothing more comes."""
 
     def restore(self) -> None:
-        """The process ends here and now: leaves the terminal in order."""
+        """The process ends here and now, whatever its other threads do: leaves the terminal in order."""
 
     def call(self, kind: str, node_id: str) -> ToolCallPart | None:
         """The call of a tool that a node makes, where it makes one that is known."""
@@ -97,6 +119,12 @@ class PlainProgress(Progress):
             self._line(event, node=node_id, kind=fields["kind"], tool=tool, **{"try": fields["try"]})
         elif event in ("finished", "failed"):
             self._record(event, fields["record"])
+        elif event == "store_away":
+            if self.store_away.news(fields["seconds"]):
+                self._line(event, seconds=round(fields["seconds"]), error=one_line(fields["error"]))
+        elif event == "store_back":
+            self.store_away = Outage()
+            self._line(event)
         else:
             self._line(event, **fields)
 

@@ -12,16 +12,17 @@ from agentrun.local.holders import holder
 from agentrun.local.levels import change_levels, of_resume
 from agentrun.local.process import this_machine
 from agentrun.local.runs import require_free, require_ours, spec_of
-from agentrun.local.signals import EXIT_PAUSED, Interrupted, Signals
+from agentrun.local.stores import Place
 from agentrun.log.store import LogStore, RunInfo
+from agentrun.signals import EXIT_PAUSED, Interrupted, Signals, interrupt
 
 
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
-    with Signals() as signals:
+    with Signals(interrupt) as signals:
 
-        async def resume(store: LogStore, info: RunInfo) -> int:
-            return await _resume(store, info, args, signals)
+        async def resume(store: LogStore, info: RunInfo, place: Place) -> int:
+            return await _resume(store, info, place, args, signals)
 
         try:
             return on_run(args, resume, writes=True)
@@ -30,7 +31,9 @@ def run(args: argparse.Namespace) -> int:
             return EXIT_PAUSED
 
 
-async def _resume(store: LogStore, info: RunInfo, args: argparse.Namespace, signals: Signals) -> int:
+async def _resume(
+    store: LogStore, info: RunInfo, place: Place, args: argparse.Namespace, signals: Signals
+) -> int:
     require_ours(info)
     if info.run.ended:
         return await report_ended(store, info, args)
@@ -43,6 +46,7 @@ async def _resume(store: LogStore, info: RunInfo, args: argparse.Namespace, sign
         store,
         info,
         program,
+        place=place,
         args=args,
         signals=signals,
         grace_seconds=spec.termination_grace_period_seconds,

@@ -22,8 +22,8 @@ from agentrun.local.holders import holder
 from agentrun.local.levels import change_levels, of_manifest
 from agentrun.local.process import this_machine
 from agentrun.local.runs import definition_of, make_run, new_run_id, require_free, spec_of
-from agentrun.local.signals import EXIT_PAUSED, Interrupted, Signals
 from agentrun.local.stores import Place, opened, place_of, reach
+from agentrun.signals import EXIT_PAUSED, Interrupted, Signals, interrupt
 from agentrun.spec import AgentRun, AgentRunSpec, load_manifest
 
 MANIFEST_BYTES_READ_MAX = 1024 * 1024 + 1
@@ -32,7 +32,7 @@ MANIFEST_BYTES_READ_MAX = 1024 * 1024 + 1
 
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
-    with Signals() as signals:
+    with Signals(interrupt) as signals:
         try:
             manifest, spec, program = _read(args.file)
             run_id = _run_id(args.run_id, manifest)
@@ -107,6 +107,7 @@ async def _run(
             store,
             info,
             program,
+            place=place,
             args=args,
             signals=signals,
             grace_seconds=manifest.spec.termination_grace_period_seconds,

@@ -11,6 +11,7 @@ from agentrun.cli.text import limit, table
 from agentrun.local.holders import holder
 from agentrun.local.process import this_machine
 from agentrun.local.records import MESSAGE_CHARACTERS_MAX, one_line
+from agentrun.local.stores import Place
 from agentrun.local.views import run_view
 from agentrun.log.store import LogStore, RunInfo
 
@@ -18,7 +19,7 @@ from agentrun.log.store import LogStore, RunInfo
 def run(args: argparse.Namespace) -> int:
     """The exit code."""
 
-    async def show(store: LogStore, info: RunInfo) -> int:
+    async def show(store: LogStore, info: RunInfo, place: Place) -> int:
         view = await _view(store, info)
         if args.output == "json":
             print_json(view)

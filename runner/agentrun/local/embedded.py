@@ -36,6 +36,7 @@ from urllib.parse import quote
 from agentrun.local import locks, pg_install
 from agentrun.local.errors import EmbeddedPostgresError, one_line
 from agentrun.local.pg_install import DATABASE, SUPERUSER, Account
+from agentrun.local.process import start_ticks
 
 __all__ = ["EmbeddedPostgres", "EmbeddedPostgresError", "stop_unused"]
 
@@ -124,6 +125,33 @@ class EmbeddedPostgres:
                 return locks.locked(users, fcntl.LOCK_EX) and self._end(signal.SIGINT)
         finally:
             os.close(users)
+
+    def lives(self) -> bool:
+        """Whether the server's first process lives, as far as a look from outside can tell."""
+        pid = self._postmaster()[0]
+        if pid is None:
+            return False
+        return start_ticks(pid) is not None or not Path("/proc/self").exists()
+
+    def revive(self) -> bool:
+        """Starts the server again if it has died under its users. False: it lives. Blocks.
+
+        Raises EmbeddedPostgresError, also where its data are gone: it makes none.
+        """
+        with one_line(self._base):
+            if not self._data.exists():
+                raise EmbeddedPostgresError(f"{self._data} is gone, and with it what was kept there")
+            with locks.exclusive(self._start_lock) as lock:
+                status, folder = self._postmaster()[1:]
+                if self._alive() and status == "ready" and _answers(folder):
+                    return False
+                before = self.dsn
+                self._ensure_ready(lock)
+        if self.dsn != before:
+            raise EmbeddedPostgresError(
+                "the embedded Postgres has another socket now: stop the run and resume it"
+            )
+        return True
 
     def restart_immediate(self) -> None:
         """Crashes the server under all its users and starts it again, as a failover would look."""

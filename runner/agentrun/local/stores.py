@@ -14,6 +14,7 @@ from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from agentrun.local.errors import BadStore, one_line
+from agentrun.local.keeping import Server
 from agentrun.log.appender import retried
 from agentrun.log.clock import Clock
 from agentrun.log.errors import StoreRefused, StoreUnavailable
@@ -32,11 +33,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where the store is. `shown` names it for people, without a password."""
+    """Where the store is. `shown` names it for people, without a password; `server` is this
+    command's own, which nobody else keeps alive."""
 
     dsn: str
     shown: str
-    embedded: bool = False
+    server: Server | None = None
+
+    def open(self, *, migrate: bool = False) -> PostgresStore:
+        """A store that connects when it is used."""
+        return PostgresStore.open(self.dsn, connect_timeout_seconds=CONNECT_SECONDS_MAX, migrate=migrate)
 
 
 @contextmanager
@@ -60,7 +66,7 @@ def place_of(
         yield None
         return
     with EmbeddedPostgres.start(folder) as server:
-        yield Place(dsn=server.dsn, shown=f"the embedded Postgres under {folder}", embedded=True)
+        yield Place(dsn=server.dsn, shown=f"the embedded Postgres under {folder}", server=server)
 
 
 def _checked(dsn: str, source: str) -> str:
@@ -93,9 +99,7 @@ async def opened(place: Place, *, writes: bool) -> AsyncIterator[LogStore]:
     """The store. Its first statement should go through `reach`.
 
     Who only reads brings no schema up to date, but in the server that is the command's own."""
-    store = PostgresStore.open(
-        place.dsn, connect_timeout_seconds=CONNECT_SECONDS_MAX, migrate=writes or place.embedded
-    )
+    store = place.open(migrate=writes or place.server is not None)
     try:
         yield store
     except StoreUnavailable as error:

@@ -6,10 +6,12 @@ process that has no handler yet would never learn of them.
 
 from __future__ import annotations
 
-from agentrun.pod.signals import StopSignals
+import os
+
+from agentrun.signals import EXIT_PAUSED, Signals
 
 if __name__ == "__main__":
-    signals = StopSignals()
+    signals = Signals(lambda: os._exit(EXIT_PAUSED))
     signals.install()
 
     from agentrun.pod.main import main

@@ -11,8 +11,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentrun.pod.signals import EXIT_PAUSED
 from agentrun.proto import log_pb2 as pb
+from agentrun.signals import EXIT_PAUSED
 
 EXIT_SUCCEEDED = 0
 EXIT_FAILED = 1

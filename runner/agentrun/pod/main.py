@@ -14,7 +14,7 @@ import traceback
 from contextlib import suppress
 from typing import NoReturn
 
-from agentrun.log.appender import OUTAGE_SECONDS_MAX, Backoff
+from agentrun.log.appender import OUTAGE_SECONDS_MAX, retried
 from agentrun.log.blobs import TableBlobs
 from agentrun.log.clock import Clock
 from agentrun.log.errors import (
@@ -31,7 +31,7 @@ from agentrun.pod import ending, settings
 from agentrun.pod.ending import CannotStart, Ending
 from agentrun.pod.output import Output, take_over_logging
 from agentrun.pod.settings import Settings, SettingsError
-from agentrun.pod.signals import EXIT_PAUSED, StopSignals
+from agentrun.signals import EXIT_PAUSED, LAST_WORDS_SECONDS_MAX, Signals, close_attempt_apart
 
 CONNECT_SECONDS_MAX = 5.0
 WAITING_TOLD_SECONDS = 15.0
@@ -39,12 +39,16 @@ WAITING_TOLD_SECONDS = 15.0
 
 CLOSE_SECONDS_MAX = 1.0
 
+HARD_END_SECONDS_MAX = 0.5
+HARD_END_SHARE = 0.1
+"""The process ends itself this long before the kubelet does: 10 % of the grace, at most 0.5 s."""
 
-def main(signals: StopSignals) -> NoReturn:
+
+def main(signals: Signals) -> NoReturn:
     """Runs the pod and ends the process, whatever threads are left in it."""
     log_settings = settings.log_settings()
     output = Output(log_settings)
-    signals.on_early_end = lambda: _leave(output, _STOPPED_EARLY)
+    signals.on_early = lambda: _leave_early(output)
     try:
         told = settings.read()
         output.hide(told.passwords)
@@ -64,12 +68,29 @@ def main(signals: StopSignals) -> NoReturn:
     os._exit(end.code)
 
 
+def hard_end_seconds(grace_seconds: float) -> float:
+    """When the process ends itself after SIGTERM, whatever it waits for."""
+    return grace_seconds - min(HARD_END_SECONDS_MAX, HARD_END_SHARE * grace_seconds)
+
+
+def last_words_seconds(grace_seconds: float) -> float:
+    """When its last words are said, should it still live: when nodes in flight are given up already."""
+    return hard_end_seconds(grace_seconds) - min(LAST_WORDS_SECONDS_MAX, HARD_END_SHARE * grace_seconds)
+
+
 _STOPPED_EARLY = Ending(
     code=EXIT_PAUSED,
     phase=Phase.PAUSED,
     reason="Terminated",
     message="stopped before the run was claimed",
 )
+
+
+def _leave_early(output: Output) -> NoReturn:
+    try:
+        _leave(output, _STOPPED_EARLY)
+    finally:
+        os._exit(EXIT_PAUSED)
 
 
 def _leave(output: Output, end: Ending) -> None:
@@ -85,11 +106,15 @@ def _leave(output: Output, end: Ending) -> None:
 
 
 class _Pod:
-    def __init__(self, told: Settings, output: Output, signals: StopSignals) -> None:
+    def __init__(self, told: Settings, output: Output, signals: Signals) -> None:
         self._told = told
         self._output = output
         self._signals = signals
-        self._store: LogStore = PostgresStore.open(
+        self._store = self._open()
+
+    def _open(self) -> LogStore:
+        told = self._told
+        return PostgresStore.open(
             told.database_url,
             prepared_statements=told.prepared_statements,
             connect_timeout_seconds=CONNECT_SECONDS_MAX,
@@ -140,17 +165,16 @@ class _Pod:
 
     async def _reach(self) -> RunInfo | None:
         """The run's row; waits for a store that is away, and says so."""
-        clock = Clock()
-        backoff = Backoff(clock, OUTAGE_SECONDS_MAX)
         told_at = float("-inf")
-        while True:
-            try:
-                return await self._store.get_run(self._told.run_id)
-            except StoreUnavailable as error:
-                if clock.monotonic() - told_at >= WAITING_TOLD_SECONDS:
-                    told_at = clock.monotonic()
-                    self._output.write("waiting_for_store", "warning", message=error)
-                await backoff.wait(error)
+
+        def tell(seconds: float, error: StoreUnavailable | None) -> None:
+            nonlocal told_at
+            if seconds - told_at >= WAITING_TOLD_SECONDS:
+                told_at = seconds
+                self._output.write("waiting_for_store", "warning", message=error)
+
+        run_id = self._told.run_id
+        return await retried(lambda: self._store.get_run(run_id), Clock(), OUTAGE_SECONDS_MAX, tell)
 
     async def _session(self, info: RunInfo) -> Ending:
         # Imported when the store is reached: a pod that waits for it has time, and one that
@@ -174,7 +198,13 @@ class _Pod:
             on_claimed=progress.claimed,
             result_text=result_text,
         )
-        self._signals.watch(session.stop, session.stop_at_once, grace_seconds=told.grace_seconds)
+        self._signals.last_words = lambda: close_attempt_apart(self._open, told.run_id, told.attempt)
+        self._signals.watch(
+            session.stop,
+            session.stop_at_once,
+            words_seconds=last_words_seconds(told.grace_seconds),
+            end_seconds=hard_end_seconds(told.grace_seconds),
+        )
         try:
             outcome = await session.run()
         finally:

@@ -19,11 +19,16 @@ from agentrun.proto import log_pb2 as pb
 from agentrun.proto.transcript_pb2 import RunResult
 
 
+AWAY_TOLD_SECONDS = 15.0
+"""How often it is told that the store is still away."""
+
+
 class Progress:
     """Writes a line an event."""
 
     def __init__(self, output: Output) -> None:
         self._output = output
+        self._away_told = float("-inf")
 
     def claimed(self, log: RunLog, executor: Executor) -> None:
         """For Session's `on_claimed`."""
@@ -38,6 +43,13 @@ class Progress:
 
     def observe(self, event: str, node: str, fields: Mapping[str, Any]) -> None:
         """For Session's `observer`."""
+        if event == "store_away":
+            self._store_away(fields["seconds"], fields["error"])
+            return
+        if event == "store_back":
+            self._away_told = float("-inf")
+            self._output.write(event)
+            return
         record = fields.get("record")
         if not isinstance(record, pb.NodeRecord):
             self._output.write(event, node=node, **fields)
@@ -56,6 +68,11 @@ class Progress:
         if record.HasField("final"):
             shown |= {"outcome": pb.Outcome.Name(record.final.outcome).removeprefix("OUTCOME_").lower()}
         self._output.write(event, "warning" if event == "failed" else "info", **shown)
+
+    def _store_away(self, seconds: float, error: str) -> None:
+        if seconds - self._away_told >= AWAY_TOLD_SECONDS:
+            self._away_told = seconds
+            self._output.write("store_away", "warning", seconds=round(seconds), message=error)
 
 
 def result_text(data: bytes) -> str:

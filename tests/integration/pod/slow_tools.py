@@ -30,3 +30,16 @@ async def nap(seconds: float, context: ToolContext | None = None) -> str:
     await asyncio.sleep(seconds)
     _count("end", "nap", context, {"seconds": seconds})
     return "done"
+
+
+async def hold(seconds: float, context: ToolContext | None = None) -> str:
+    """Holds the loop.
+
+    Args:
+        seconds: How long.
+    """
+    _count("start", "hold", context, {"seconds": seconds})
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.05)  # noqa: ASYNC251
+    return "done"

@@ -108,6 +108,23 @@ def test_a_thread_that_a_tool_holds_does_not_hold_it_up(runs: Runs) -> None:
     assert "call-1-0" not in run.history().done
 
 
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_loop_that_a_tool_holds_ends_in_time_and_says_that_it_is_paused(runs: Runs, twice: bool) -> None:
+    run = runs.make(
+        agent({"toolCalls": [call("hold", seconds=120)]}, {"text": "Done."}, tools=[tool("hold")])
+    )
+    pod = run.pod(AGENTRUN_GRACE_SECONDS="30" if twice else "3")
+    pod.wait_for("launched", node="call-1-0")
+    pod.terminate()
+    if twice:
+        time.sleep(0.2)
+        pod.terminate()
+    sent = time.monotonic()
+    assert pod.ended(8) == 75
+    assert time.monotonic() - sent < (7 if twice else 2.95)
+    assert [(row.outcome, row.reason) for row in run.attempts()] == [(AttemptOutcome.PAUSED, "Terminated")]
+
+
 def filler(first: int, count: int) -> list[tuple[int, pb.NodeRecord]]:
     """That many messages more in a log."""
     return [
