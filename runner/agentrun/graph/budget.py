@@ -14,8 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentrun.graph.types import LimitReached
+from agentrun.graph.types import LimitReached, NodeKind
 from agentrun.log.replay import Totals
+from agentrun.proto import log_pb2 as pb
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +79,14 @@ class Budget:
         if not free:
             self._check(node_id, turn=turn, retry=retry, busy_seconds=busy_seconds)
         if turn:
-            self.hold_turn(node_id)
+            self._turns.add(node_id)
         if retry:
             self._retries.add(node_id)
 
-    def hold_turn(self, node_id: str) -> None:
-        """The node was begun, and holds its turn until that is recorded: also between its tries,
-        so that turns and retries together bound the calls."""
-        self._turns.add(node_id)
+    def hold_turns(self, begun: Iterable[pb.Spawn], kinds: Mapping[str, NodeKind]) -> None:
+        """A node that was begun holds its turn until that is recorded: also between its tries and
+        over a resume, so that turns and retries together bound the calls."""
+        self._turns.update(spawn.id for spawn in begun if spawn.kind in kinds and kinds[spawn.kind].turn)
 
     def unrecorded_seconds(self, running: Iterable[tuple[int, int]]) -> float:
         """Time that is in no record yet, of the intervals (in microseconds) in which nodes in

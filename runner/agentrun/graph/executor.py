@@ -143,6 +143,7 @@ class Executor:
         """Runs to the end or to a stop. Raises Fenced, CorruptLog, StoreUnavailable."""
         self._scopes.open("", to_root(self._root, ""))
         check_kinds(self.log.history, frozenset(self.kinds) | {FINALIZE})
+        self.budget.hold_turns(self.log.history.begun(), self.kinds)
         if (failure := self._scopes.failing("")) is not None:
             self._fail(failure.reason, failure.message)
         try:
@@ -201,8 +202,7 @@ class Executor:
         last = self.log.history.last_try.get(spawn.id)
         wait = 0.0
         if last is not None:
-            if self.kinds[spawn.kind].turn:
-                self.budget.hold_turn(spawn.id)
+            self.budget.hold_turns([spawn], self.kinds)
             due_us = last.finished_us + last.error.retry_in_ms * 1000
             wait = min((due_us - self.log.clock.wall_us()) / 1e6, last.error.retry_in_ms / 1e3)
         self._later(spawn, wait)

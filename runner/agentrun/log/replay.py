@@ -70,6 +70,11 @@ class Busy:
         self._ends: list[int] = []
         self.total_us = 0
 
+    @property
+    def end_us(self) -> int:
+        """The latest moment; 0 for none."""
+        return self._ends[-1] if self._ends else 0
+
     def add(self, start: int, end: int) -> None:
         """Adds [start, end), in microseconds."""
         if end <= start:
@@ -158,6 +163,10 @@ class History:
     def pending(self) -> list[pb.Spawn]:
         """Spawned and not done, in the order of the log."""
         return [spawn for id_, spawn in self.spawned.items() if id_ not in self.done]
+
+    def begun(self) -> list[pb.Spawn]:
+        """Tried, not done, and spawned by a record (a graph's first node is known when it is opened)."""
+        return [self.spawned[id_] for id_ in self.tries if id_ in self.spawned and id_ not in self.done]
 
 
 def decode(run_id: UUID, seq: int, data: bytes) -> pb.NodeRecord:

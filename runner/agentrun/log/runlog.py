@@ -68,7 +68,7 @@ class RunLog:
         self._pushed: set[str] = set()
         self.sealed = False
         """A final record is on its way: nothing can be appended behind it."""
-        self._wall_us = self.clock.wall_us()
+        self._wall_us = max(self.clock.wall_us(), history.totals.busy.end_us)
         self._monotonic = self.clock.monotonic()
 
     # --- writing
@@ -121,8 +121,9 @@ class RunLog:
         return await self._blobs.put(self.run_id, payload.inline, payload.media_type)
 
     def now_us(self) -> int:
-        """Microseconds since 1970 by this process's wall clock at the claim, moved on by the
-        monotonic one: what is stamped with it has the right length whatever the wall clock does."""
+        """Microseconds since 1970 by this process's wall clock at the claim, and not before what an
+        earlier process has stamped, moved on by the monotonic one: what is stamped with it has the
+        right length, and lies behind what went before, whatever the wall clocks do."""
         return self._wall_us + round((self.clock.monotonic() - self._monotonic) * 1e6)
 
     # --- reading

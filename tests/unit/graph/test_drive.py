@@ -95,7 +95,7 @@ def test_an_observer_that_fails_changes_nothing(event: str) -> None:
             if observed and event in ("", seen):
                 raise KeyError("a bug in a display")
 
-        bench._observe = observe  # type: ignore[method-assign]
+        bench._observe = observe  # type: ignore[assignment,method-assign]
         assert bench.resume().reason == "BudgetExceeded"
         return bench
 
