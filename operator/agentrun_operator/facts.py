@@ -54,7 +54,6 @@ class RunObject:
     given_id: bool = False
     """spec.runID was given: deleting the object parks the run."""
 
-    raw_spec: Mapping[str, Any] = field(default_factory=dict)
     status: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -101,7 +101,7 @@ async def serve(health: Health, metrics: Metrics, port: int) -> tuple[web.AppRun
     app.router.add_get("/metrics", told)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    site = web.TCPSite(runner, "0.0.0.0", port)
+    site = web.TCPSite(runner, None if port else "127.0.0.1", port)
     await site.start()
     return runner, int(runner.addresses[0][1])
 

@@ -48,7 +48,6 @@ class Objects:
             problem=problem,
             problem_reason=reason,
             given_id=given is not None and str(given) != uid,
-            raw_spec=raw,
             status=status if isinstance(status, Mapping) else {},
         )
 

@@ -69,7 +69,7 @@ def plan(o: Observation, settings: Settings) -> Plan:
         return Plan(step=orphan(o, settings))
     if o.object.run is not None and o.store_problem:
         return _unreadable(o, o.object)
-    step = _invalid(o, o.object) if o.object.run is None else _step(o, o.object, settings)
+    step = _invalid(o.object) if o.object.run is None else _step(o, o.object, settings)
     if step.again or step.silent:
         return Plan(step=step)
     status = build_status(o, step)
@@ -79,19 +79,16 @@ def plan(o: Observation, settings: Settings) -> Plan:
 def _unreadable(o: Observation, found: RunObject) -> Plan:
     """Nothing is made, replaced or deleted, and no phase changes."""
     step = Step(silent=True, requeue=STORE_RETRY_SECONDS)
-    if found.status.get("phase") in _TERMINAL:
+    if is_terminal(found.status):
         return Plan(step=step)
     return Plan(step=step, status=unreadable_status(o, found))
 
 
-def _invalid(o: Observation, found: RunObject) -> Step:
-    """What runs is immutable, so an object that cannot run can never run."""
-    step = Step(phase=Phase.FAILED, reason=found.problem_reason, message=found.problem)
-    spec = found.raw_spec
-    ttl, since = spec.get("ttlSecondsAfterFinished"), found.completed_at
-    if not isinstance(ttl, int) or since is None or found.deleting:
-        return step
-    return _with_ttl(step, found, ttl - o.seconds_since(since))
+def _invalid(found: RunObject) -> Step:
+    """It never starts as it is; what has ended before this operator came stays as it ended."""
+    if is_terminal(found.status):
+        return Step(silent=True)
+    return Step(reason=found.problem_reason, message=found.problem, stalled=True)
 
 
 def _step(o: Observation, found: RunObject, settings: Settings) -> Step:

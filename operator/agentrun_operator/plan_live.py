@@ -32,6 +32,11 @@ STOPPING = {
     "Deadline": "DeadlineExceeded",
 }
 TERMINATE_GRACE_SECONDS = 10
+RECHECK_SECONDS = 20.0
+"""A start that does not get on is looked at so often."""
+
+CLAIM_SECONDS = 30.0
+"""A runner that has not claimed its run after this has a problem that people should see."""
 
 
 def wanted_stop(o: Observation) -> str:
@@ -180,8 +185,11 @@ def _shown(o: Observation, row: AttemptRow, pod: Pod, settings: Settings) -> Ste
         return Step(phase=phase, reason=reason, disrupted=reason)
     if row.claimed:
         return Step(phase=Phase.RUNNING)
+    if pod.running and o.seconds_since(pod.running_since) > CLAIM_SECONDS:
+        message = "the runner runs and has not claimed the run: its log (kubectl logs) says why"
+        return Step(reason="NotClaimed", message=message, disrupted=_disrupted_before(o))
     why = waiting_view(pod, o.pod_trouble, settings.pods)
-    recheck = 20.0 if why.reason == STARTING and not pod.running and o.pod_trouble is None else None
+    recheck = RECHECK_SECONDS if why.reason == STARTING and o.pod_trouble is None else None
     return Step(
         reason=why.reason,
         message=why.message,

@@ -38,9 +38,10 @@ def between(o: Observation, settings: Settings) -> Step:
 
 
 def _leaving(o: Observation, row: AttemptRow, settings: Settings) -> Step | None:
-    """The attempt's runner has not ended yet, though its attempt is over; None: it has, or is lost."""
+    """The attempt's runner has not ended yet, though its attempt is over; None: it has, is lost,
+    or never had the run."""
     pod = o.pod
-    if pod is None or pod.runner_ended:
+    if pod is None or pod.runner_ended or not row.claimed:
         return None
     lost = lost_in(o, row, settings.times)
     if lost is not None and lost <= 0:

@@ -59,6 +59,7 @@ class Pod:
     scheduled_at: datetime | None = None
     waiting: Waiting | None = None
     running: bool = False
+    running_since: datetime | None = None
     ready: bool | None = None
     """A node that is lost takes this from its pods; None: not known."""
 
@@ -123,6 +124,7 @@ def parse_pod(body: Mapping[str, Any]) -> Pod:
         scheduled_at=parse_time(_dict(scheduled).get("lastTransitionTime")),
         waiting=_waiting(status, scheduled, state),
         running="running" in state,
+        running_since=parse_time(_dict(state.get("running")).get("startedAt")),
         ready=conditions["Ready"].get("status") == "True" if "Ready" in conditions else None,
         exit=_exit(state, _dict(runner.get("lastState"))),
         reason=str(status.get("reason") or ""),

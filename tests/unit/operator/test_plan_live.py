@@ -14,6 +14,7 @@ from agentrun_operator.plan import Plan, plan
 from agentrun_operator.pods import Node, Waiting
 from tests.unit.operator.builders import (
     SETTINGS,
+    ago,
     attempt,
     found,
     lost_node,
@@ -118,6 +119,14 @@ def test_an_image_that_cannot_be_pulled_keeps_one_reason() -> None:
     made = step_of(o)
     assert stands(made) == ("Pending", "ImagePullBackOff")
     assert made.status is not None and made.status.message == "Back-off"
+
+
+def test_a_runner_that_does_not_claim_is_told_of() -> None:
+    claimed_not = attempt(claimed=False)
+    young = replace(pod(), running_since=ago(10))
+    assert stands(step_of(observed(attempts=(claimed_not,), pod=young))) == ("Pending", "Starting")
+    old = replace(pod(), running_since=ago(31))
+    assert stands(step_of(observed(attempts=(claimed_not,), pod=old))) == ("Pending", "NotClaimed")
 
 
 # --- the start deadline

@@ -61,12 +61,15 @@ def test_a_new_object_gets_a_run_and_the_run_an_attempt() -> None:
     assert step_of(observed()).actions == (StartAttempt(expected=0),)
 
 
-def test_an_object_that_cannot_run_fails_and_says_why() -> None:
+def test_an_object_that_cannot_run_stalls_and_says_why() -> None:
     made = step_of(observed(found(concurrency=0), no_run=True))
-    assert stands(made) == ("Failed", "InvalidSpec") and made.actions == ()
+    assert stands(made) == ("Pending", "InvalidSpec") and made.actions == ()
     assert made.status is not None and "concurrency" in (made.status.message or "")
+    assert {c.type.value: c.status.value for c in made.status.conditions}["Stalled"] == "True"
+    over = found(concurrency=0, status={"phase": "Succeeded"})
+    assert step_of(observed(over, no_run=True)).status is None
     template = found(podTemplate={"spec": {"hostNetwork": True}})
-    assert stands(step_of(observed(template, no_run=True))) == ("Failed", "InvalidPodTemplate")
+    assert stands(step_of(observed(template, no_run=True))) == ("Pending", "InvalidPodTemplate")
 
 
 def test_a_run_that_begins_suspended_has_no_pod() -> None:
@@ -130,6 +133,12 @@ def test_the_next_attempt_waits_for_the_runner_before_it_to_end() -> None:
     assert going.actions == () and stands(going)[0] == "Pausing"
     ended = step_of(observed(attempts=(row,), pod=pod(exit_code=75, evicted=5)))
     assert kinds(ended) == [StartAttempt]
+
+
+def test_a_pod_that_never_had_the_run_is_not_waited_for() -> None:
+    row = attempt(1, AttemptOutcome.FAILED, "StartDeadlineExceeded: ImagePullBackOff", claimed=False)
+    made = step_of(observed(attempts=(row,), pod=pod(phase="Pending")))
+    assert kinds(made) == [DeletePod, EndRun]
 
 
 def test_a_runner_that_does_not_exit_loses_its_pod_after_a_while() -> None:
