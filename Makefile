@@ -27,8 +27,8 @@ run: ## run a manifest on this machine (MANIFEST=examples/hello.yaml)
 	@$(BIN)/agentrun run $(MANIFEST)
 
 test: dev ## unit tests, then integration tests
-	@$(BIN)/python -m pytest tests/unit $(ARGS)
-	@$(BIN)/python -m pytest tests/integration $(ARGS)
+	@$(BIN)/python -m pytest -n auto tests/unit $(ARGS)
+	@$(BIN)/python -m pytest -n auto tests/integration $(ARGS)
 
 check: dev ## format, lint, types, layers, and that generated files are fresh
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run \`make fmt\`"; exit 1; }

@@ -26,7 +26,7 @@ from agentrun.local.stores import Place, opened, place_of, reach
 from agentrun.signals import EXIT_PAUSED, Interrupted, Signals, interrupt
 from agentrun.spec import AgentRun, AgentRunSpec, load_manifest
 
-MANIFEST_BYTES_READ_MAX = 1024 * 1024 + 1
+MANIFEST_BYTES_READ_MAX = 4 * 1024 * 1024 + 1
 """One more than a document may have: enough to be told that it is too long."""
 
 

@@ -14,7 +14,7 @@ from agentrun.spec.base import INTEGER_MAX, unprintable
 from agentrun.spec.document_bounds import DEPTH_MAX, Refused, read_integer
 from agentrun.spec.errors import ManifestError, Path, Problem, format_path, show
 
-DOCUMENT_BYTES_MAX = 1024 * 1024
+DOCUMENT_BYTES_MAX = 4 * 1024 * 1024
 
 
 def read_document(text: str | bytes, *, source: str) -> Any:

@@ -65,7 +65,7 @@ CASES = [
         spec("concurrency: " + "[" * 500),
         ["line 7, column 78: must be nested at most 64 levels deep"],
     ),
-    (PROMPT, f"prompt: {'x' * 2_000_000}", ["must be at most 1048576 bytes, and has 2000274"]),
+    (PROMPT, f"prompt: {'x' * 5_000_000}", ["must be at most 4194304 bytes, and has 5000274"]),
 ]
 
 
