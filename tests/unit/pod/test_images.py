@@ -34,7 +34,7 @@ def test_the_operator_is_the_command_itself() -> None:
 @pytest.mark.parametrize("name", ["runner", "operator"])
 def test_what_is_installed_is_locked_and_no_root_runs_it(name: str) -> None:
     text = (IMAGES / f"{name}.Dockerfile").read_text().replace("\\\n", " ")
-    for command in re.findall(r"pip (?:--python \S+ )?install [^&\n]*", text.partition("FROM ")[2]):
+    for command in re.findall(r"pip (?:--python \S+ )?install [^&\n]*", text.partition("\nFROM ")[2]):
         assert "--require-hashes" in command or "--no-index" in command, command
-    (user,) = re.findall(r"^USER (\d+):\d+$", text.partition("FROM ")[2], re.MULTILINE)
+    (user,) = re.findall(r"^USER (\d+):\d+$", text.partition("\nFROM ")[2], re.MULTILINE)
     assert int(user) > 0
