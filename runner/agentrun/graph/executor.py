@@ -18,7 +18,7 @@ from typing import Any
 
 from agentrun.graph.budget import Budget, Limits
 from agentrun.graph.ending import conclude
-from agentrun.graph.node import NodeRun, machine_errors, settle
+from agentrun.graph.node import NodeRun, machine_errors, settle, too_large
 from agentrun.graph.outcome import Outcome, RetryWaits
 from agentrun.graph.scopes import Scopes
 from agentrun.graph.types import (
@@ -262,7 +262,7 @@ class Executor:
         try:
             await self.append(record)
         except BlobTooLarge as error:
-            await self._failed(node, NodeError("OutputTooLarge", str(error), retryable=False))
+            await self._failed(node, too_large(record, error))
             return
         self.budget.recorded(node.node_id)
         self._scopes.finished(record)

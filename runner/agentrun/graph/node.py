@@ -25,7 +25,7 @@ from agentrun.graph.types import (
     to_root,
     to_spawn,
 )
-from agentrun.log.errors import LogError, StoreUnavailable
+from agentrun.log.errors import BlobTooLarge, LogError, StoreUnavailable
 from agentrun.log.final import bounded
 from agentrun.log.replay import INTENT, TRY
 from agentrun.log.runlog import RunLog
@@ -175,15 +175,15 @@ class NodeRun:
             record.output.CopyFrom(pb.Payload(inline=result.output, media_type=result.media_type))
             record.consumed.extend(result.consumed)
             if result.final is not None:
-                record.final.CopyFrom(result.final)
-        except (TypeError, ValueError) as error:
+                record.final.CopyFrom(_final(result.final))
+        except (TypeError, ValueError, AttributeError) as error:
             text = f"{type(error).__name__}: {error}"
             raise NodeError("InvalidResult", text, retryable=False, usage=sane(result.usage)) from None
         try:
             if result.final is not None and self.scope:
                 raise ValueError("only a node of the run's own graph can end the run")
             record.spawned.extend(self._spawns(result.spawned))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, AttributeError) as error:
             raise NodeError("InvalidGraph", str(error), retryable=False, usage=sane(result.usage)) from None
         return record
 
@@ -230,20 +230,37 @@ class NodeRun:
 
 def sane(usage: Usage) -> Usage:
     """The usage with what cannot be a count left out, and marked as an estimate then."""
-    found = {name: getattr(usage, name) for name in _COUNTS}
+    found = {name: getattr(usage, name, None) for name in _COUNTS}
     good = {
         name: value for name, value in found.items() if isinstance(value, int) and 0 <= value <= COUNT_MAX
     }
-    return Usage(**good, estimated=bool(usage.estimated) or len(good) < len(found))
+    return Usage(**good, estimated=bool(getattr(usage, "estimated", True)) or len(good) < len(found))
 
 
 _COUNTS = ("tokens_in", "tokens_out", "tokens_cached", "tokens_reasoning")
 COUNT_MAX = 2**53
 
 
+def too_large(record: pb.NodeRecord, error: BlobTooLarge) -> NodeError:
+    """No store takes what the node has produced; what it has cost counts all the same."""
+    usage = Usage(**{name: getattr(record.cost, name) for name in _COUNTS}, estimated=record.cost.estimated)
+    return NodeError("OutputTooLarge", str(error), retryable=False, usage=usage)
+
+
+def _final(final: pb.Final) -> pb.Final:
+    """The end of the run with its texts made safe; ValueError where it says not how the run ended."""
+    if final.outcome == pb.OUTCOME_UNSPECIFIED:
+        raise ValueError("a final without an outcome")
+    return pb.Final(outcome=final.outcome, reason=bounded(final.reason), message=bounded(final.message))
+
+
 def _failed(error: BaseException) -> NodeError:
     """An exception that no handler should let through: its author's mistake, told by name."""
-    return NodeError("NodeFailed", f"{type(error).__name__}: {error}", retryable=False)
+    try:
+        text = str(error)
+    except Exception:  # its author's mistake too
+        text = ""
+    return NodeError("NodeFailed", f"{type(error).__name__}: {text}", retryable=False)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ it, records the result, and runs the successors that it names.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from hashlib import sha256
 from typing import Protocol
 from uuid import UUID
 
+from agentrun.log.final import bounded
+from agentrun.log.text import safe_text
 from agentrun.proto import log_pb2 as pb
 
 PROTOBUF, JSON, TEXT = "application/x-protobuf", "application/json", "text/plain"
@@ -127,12 +130,21 @@ class NodeError(Exception):
         retry_after_seconds: float | None = None,
         usage: Usage | None = None,
     ) -> None:
-        super().__init__(f"{reason}: {message}")
-        self.reason = reason
-        self.message = message
-        self.retryable = retryable
-        self.retry_after_seconds = retry_after_seconds
+        self.reason = bounded(str(reason))
+        self.message = safe_text(str(message))
+        super().__init__(f"{self.reason}: {self.message}")
+        self.retryable = bool(retryable)
+        self.retry_after_seconds = _seconds(retry_after_seconds)
         self.usage = usage or Usage()
+
+
+def _seconds(value: object) -> float | None:
+    """What somebody's server has asked for; None for what is no number."""
+    try:
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if math.isnan(seconds) else seconds
 
 
 class LimitReached(Exception):

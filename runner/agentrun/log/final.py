@@ -28,7 +28,7 @@ def final_record(outcome: pb.Outcome, reason: str, message: str, *, epoch: int, 
         id=f"end.{epoch}",
         kind=FINALIZE,
         output=pb.Payload(media_type=TEXT),
-        final=pb.Final(outcome=outcome, reason=reason, message=bounded(message)),
+        final=pb.Final(outcome=outcome, reason=bounded(reason), message=bounded(message)),
         started_us=now_us,
         finished_us=now_us,
     )
