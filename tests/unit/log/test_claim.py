@@ -317,3 +317,64 @@ async def test_a_record_of_an_epoch_that_nobody_has_claimed_yet_is_refused(world
     await world.put(1, work("a", epoch=5))
     with pytest.raises(Fenced, match="epoch 5, ours is 1"):
         await world.claim(await world.allocate())
+
+
+@scenario
+async def test_a_crash_is_drawn_once_though_an_earlier_attempts_record_lands_late(world: World) -> None:
+    """Attempt 2 draws the first crash; its record lands while attempt 3 puts its own behind the log."""
+    await world.claim(await world.allocate(), writer=b"1")
+    second = await world.allocate(AttemptOutcome.CRASHED)
+    free = asyncio.Event()
+
+    async def held(when: str, _rows: Sequence[LogRow]) -> None:
+        if when == "before":
+            await free.wait()
+
+    claiming = asyncio.create_task(
+        world.claim(second, writer=b"2", store=HookedStore(world.database, held)),
+    )
+    await asyncio.sleep(1)
+    third = await world.allocate(AttemptOutcome.CRASHED)
+    count = 0
+
+    async def let_it_land(when: str, _rows: Sequence[LogRow]) -> None:
+        nonlocal count
+        count += when == "before"
+        if count == 1:
+            free.set()
+            await asyncio.sleep(1)
+
+    log = await world.claim(third, writer=b"3", store=HookedStore(world.database, let_it_land))
+    with pytest.raises(Fenced):
+        await (await claiming).append(work("late", epoch=2))
+    assert world.ids() == ["attempt-1.1", "attempt-2.2", "attempt-3.3"]
+    assert log.history.totals.retries == 2, "two crashes"
+
+
+@scenario
+async def test_a_crash_is_drawn_once_whoever_of_many_attempts_gets_to_write(world: World) -> None:
+    """Each attempt crashes while its record is on the way; all land at once before the last one's."""
+    free = asyncio.Event()
+
+    async def held(when: str, _rows: Sequence[LogRow]) -> None:
+        if when == "before":
+            await free.wait()
+
+    claims = []
+    for number in range(4):
+        attempt = await world.allocate(AttemptOutcome.CRASHED)
+        store = HookedStore(world.database, held)
+        claims.append(asyncio.create_task(world.claim(attempt, writer=b"%d" % number, store=store)))
+        await asyncio.sleep(1)
+    last = await world.allocate(AttemptOutcome.CRASHED)
+
+    async def release(when: str, _rows: Sequence[LogRow]) -> None:
+        if when == "before" and not free.is_set():
+            free.set()
+            await asyncio.sleep(1)
+
+    log = await world.claim(last, writer=b"last", store=HookedStore(world.database, release))
+    await asyncio.wait(claims)
+    assert log.history.totals.retries == 4
+    for claiming in claims:
+        claiming.exception()
