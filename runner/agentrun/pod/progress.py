@@ -18,7 +18,6 @@ from agentrun.pod.output import Output
 from agentrun.proto import log_pb2 as pb
 from agentrun.proto.transcript_pb2 import RunResult
 
-
 AWAY_TOLD_SECONDS = 15.0
 """How often it is told that the store is still away."""
 

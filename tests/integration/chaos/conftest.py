@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -9,6 +10,9 @@ from uuid import uuid4
 import pytest
 
 from tests.support.commands import Commands
+
+# Each test starts processes, and compiling all modules of a provider takes each of them seconds.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,6 +21,9 @@ from agentrun.local.embedded import EmbeddedPostgres
 from agentrun.local.locks import patience
 from agentrun.log.postgres import PostgresStore
 from tests.support.postgres import database_dsn
+
+# As for the chaos tests: processes of one's own are quicker with their modules compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).resolve().parents[3]
 HELLO = str(ROOT / "examples/hello.yaml")

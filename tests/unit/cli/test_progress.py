@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from agentrun.cli import live
 from agentrun.cli.live import LiveProgress
 from agentrun.cli.progress import PlainProgress, Progress, choose_progress
 from agentrun.graph.budget import Limits
@@ -88,6 +89,94 @@ def test_the_display_tells_the_same_and_leaves_a_transcript(monkeypatch: pytest.
     assert '✗ lookup {"topic": "leases"}  0.0 s  Timeout: too slow, again in 1 s' in said
     assert "Terminated: waiting for the steps in flight" in said
     assert "12 of 100 tokens" in said and "1 of 5 turns" in said
+
+
+class Screen(Terminal):
+    """A terminal as far as the display uses one: what stands on it in the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines = [""]
+        self.row = 0
+        self.column = 0
+
+    def write(self, text: str) -> int:
+        for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", text):
+            self._apply(part)
+        return len(text)
+
+    def _apply(self, part: str) -> None:
+        if part == "\r":
+            self.column = 0
+        elif part == "\n":
+            self.row, self.column = self.row + 1, 0
+            self.lines += [""] * (self.row + 1 - len(self.lines))
+        elif part == "\x1b[2K":
+            self.lines[self.row] = ""
+        elif part == "\x1b[1A":
+            self.row -= 1
+            assert self.row >= 0
+        elif not part.startswith("\x1b"):
+            line = self.lines[self.row].ljust(self.column)
+            self.lines[self.row] = line[: self.column] + part + line[self.column + len(part) :]
+            self.column += len(part)
+
+
+def test_the_display_leaves_no_line_behind_but_what_has_finished_and_the_totals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own thread draws all the while, as often as it can."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(live, "REFRESHES_PER_SECOND", 10_000)
+    screen = Screen()
+    progress = LiveProgress(screen)
+    executor: Any = SimpleNamespace(budget=SimpleNamespace(limits=Limits(tokens=100, turns=5)))
+    log: Any = SimpleNamespace(history=History(RUN_ID), epoch=1)
+    progress.begin(INFO, 1)
+    progress.claimed(log, executor)
+    for number in range(0, 200, 2):
+        for id_ in (f"step-{number}", f"step-{number + 1}"):
+            progress.observe("launched", id_, {"kind": "step", "try": 1})
+        for id_ in (f"step-{number}", f"step-{number + 1}"):
+            record = pb.NodeRecord(format=1, id=id_, kind="step", cost=pb.Cost(wall_ms=100))
+            progress.observe("finished", id_, {"record": record})
+    progress.observe("launched", "step-200", {"kind": "step", "try": 1})
+    progress.end()
+    progress.end()
+    _, *finished, totals, empty = screen.lines
+    assert [line.split()[:3] for line in finished] == [["✓", "step", f"step-{n}"] for n in range(200)]
+    assert totals.split() == ["0:00", "0", "of", "100", "tokens", "·", "0", "of", "5", "turns"]
+    assert empty == ""
+
+
+@pytest.mark.parametrize("kind", [PlainProgress, LiveProgress])
+def test_a_store_that_is_away_is_told_of_now_and_then_and_when_it_is_back(
+    kind: type[Progress], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    progress = kind(stream)
+    for seconds in (1.2, 3.0, 8.0, 16.5, 20.0, 32.0):
+        fields = {"seconds": seconds, "error": "connection refused\x1b[31m"}
+        progress.observe("store_away", "", fields)
+    progress.observe("store_back", "", {"seconds": 0.0, "error": ""})
+    progress.note("it was started again")
+    progress.observe("something new", "", {"of": "later"})
+    progress.end()
+    said = stream.getvalue()
+    assert "connection refused\x1b" not in said and "it was started again" in said
+    if kind is PlainProgress:
+        told = [line for line in said.splitlines() if line.startswith("store_")]
+        assert [line.split()[:2] for line in told] == [
+            ["store_away", "seconds=1"],
+            ["store_away", "seconds=16"],
+            ["store_away", "seconds=32"],
+            ["store_back"],
+        ]
+    else:
+        assert said.count("the store is away: connection refused") == 1
+        assert said.count("the store is back") == 1
 
 
 def test_a_terminal_that_is_gone_does_not_harm_the_run() -> None:

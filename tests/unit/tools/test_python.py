@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import subprocess
 import sys
@@ -201,6 +202,19 @@ def test_a_function_that_blocks_does_not_hold_up_a_cancellation() -> None:
         return time.monotonic() - started
 
     assert asyncio.run(scenario()) < 1
+
+
+def test_a_call_that_is_cut_before_its_first_step_leaves_nothing_unawaited() -> None:
+    async def scenario() -> None:
+        task = asyncio.create_task(tool("cleans_up").call(a_call("{}")))
+        await asyncio.sleep(0)  # the call has made a task of its own, and that has not begun
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scenario())
+    gc.collect()  # a coroutine that nobody awaited warns now, and warnings are errors
+    assert sample_functions.calls == []
 
 
 def test_a_function_that_blocks_does_not_hold_up_the_interpreters_exit() -> None:
