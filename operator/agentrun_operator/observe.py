@@ -21,7 +21,7 @@ from agentrun.log.store import AttemptOutcome, LogStore
 from agentrun.log.summary import phase_of, summarize
 from agentrun_operator.endings import DRAINED, split_note
 from agentrun_operator.facts import Final, Key, Memory, Observation, RunObject
-from agentrun_operator.kube import Kube
+from agentrun_operator.kube import Kube, KubeError
 from agentrun_operator.objects import Objects
 from agentrun_operator.pods import Node, Pod, Waiting, parse_node, parse_pod
 from agentrun_operator.processes import is_pods, parse_process
@@ -170,7 +170,12 @@ class Observer:
         suspect = pod.terminating or unready or silent_seconds > SILENT_SECONDS
         if not pod.node or pod.runner_ended or not suspect:
             return None
-        body = await self._kube.get_node(pod.node)
+        try:
+            body = await self._kube.get_node(pod.node)
+        except KubeError as error:
+            if error.status != 403:
+                raise
+            return None  # an installation may leave this right out: then a pod's grace decides
         return Node(name=pod.node, ready=False) if body is None else parse_node(body)
 
     async def _trouble_of(self, namespace: str, pod: Pod, o: Observation) -> Waiting | None:
@@ -178,7 +183,13 @@ class Observer:
         stuck = not pod.running and not pod.runner_ended and pod.scheduled is True and ordinary
         if not stuck or o.seconds_since(pod.created_at) < STUCK_SECONDS:
             return None
-        found = [e for e in await self._kube.events_of(namespace, pod.uid) if e.get("reason") in _TROUBLES]
+        try:
+            events = await self._kube.events_of(namespace, pod.uid)
+        except KubeError as error:
+            if error.status != 403:
+                raise
+            return None
+        found = [event for event in events if event.get("reason") in _TROUBLES]
         if not found:
             return None
         newest = max(found, key=lambda e: str(e.get("lastTimestamp") or e.get("eventTime") or ""))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aiohttp import web
 
 from agentrun.log.errors import Fenced
 from agentrun.proto import log_pb2 as pb
 from tests.integration.operator.bench import Bench, manifest, wants
 from tests.integration.operator.conftest import Play
-from tests.integration.operator.fake_api import Body
+from tests.integration.operator.fake_api import Body, refuse
 from tests.integration.operator.kubelet import Runner, end_pod, set_status, start_pod
 
 WRITES_MAX = 8
@@ -346,6 +347,50 @@ def test_a_lost_node_is_shown_and_its_run_goes_on_elsewhere(play: Play) -> None:
         await second.end(SUCCEEDED)
         end_pod(b.api, second.pod, 0)
         await b.phase("Succeeded")
+
+    play(scenario)
+
+
+def test_without_the_right_to_read_nodes_a_pods_grace_decides(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        async def forbid(request: web.Request, body: Body) -> web.StreamResponse | None:
+            if "/nodes/" in request.path:
+                return refuse(403, "Forbidden", "nodes is forbidden")
+            return None
+
+        b.api.faults.append(forbid)
+        b.api.put("agentruns", manifest(terminationGracePeriodSeconds=1))
+        runner = await b.runner()
+        b.api.remove("pods", runner.pod)
+        await b.phase("Pausing", "PodDeleted")
+        await b.pod(2)
+        await b.until(lambda: b.status()["disruptions"] == 1)
+
+    play(scenario)
+
+
+def test_a_config_map_that_is_missing_is_told_from_the_pods_events(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentrun_operator.observe.STUCK_SECONDS", 0.5)
+    monkeypatch.setattr("agentrun_operator.plan_live.RECHECK_SECONDS", 0.5)
+
+    async def scenario(b: Bench) -> None:
+        b.api.put("agentruns", manifest())
+        pod = await b.pod()
+        event = {
+            "metadata": {"name": "e1"},
+            "reason": "FailedMount",
+            "message": 'MountVolume.SetUp failed for volume "x" : configmap "texts" not found',
+            "involvedObject": {"uid": pod["metadata"]["uid"], "name": pod["metadata"]["name"]},
+        }
+        b.api.put("events", event)
+        set_status(
+            b.api,
+            pod["metadata"]["name"],
+            {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "True"}]},
+        )
+        await b.phase("Pending", "ConfigMapMissing")
 
     play(scenario)
 
