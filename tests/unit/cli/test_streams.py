@@ -64,7 +64,7 @@ def test_no_more_of_a_manifest_is_read_than_one_may_have(how: str, tmp_path: Pat
     file = tmp_path / "large.yaml"
     file.write_bytes(b"a" * (8 << 20))
     code, _, err = shell(how.format(file), **EMPTY)
-    assert code == 2 and err.endswith("must be at most 1048576 bytes, and has 1048577\n"), err
+    assert code == 2 and err.endswith("must be at most 4194304 bytes, and has 4194305\n"), err
 
 
 @pytest.mark.parametrize(
