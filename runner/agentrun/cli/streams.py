@@ -101,4 +101,5 @@ def flush() -> None:
     """What tools have printed, before the process ends."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
-            stream.flush()
+            if stream is not None:  # where nobody took them over
+                stream.flush()
