@@ -57,7 +57,7 @@ class Remembered:
         if self.asked[0] != what:
             self.asked = (what, self.clock())
 
-    def snapshot(self, *, identity: str, rollout_room: bool) -> Memory:
+    def snapshot(self, *, identity: str) -> Memory:
         """For an observation."""
         now, refused = self.clock(), None
         if self.refused is not None:
@@ -70,7 +70,6 @@ class Remembered:
             made_pod_of=self.made_pod_of,
             asked=(self.asked[0], now - self.asked[1]),
             spent_token=self.spent_token,
-            rollout_room=rollout_room,
         )
 
 

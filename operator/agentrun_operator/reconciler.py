@@ -96,8 +96,9 @@ class Reconciler:
         return 0.0
 
     async def _look(self, key: Key, found: RunObject, memory: Remembered) -> tuple[Observation, Plan]:
-        snapshot = memory.snapshot(identity=self._identity, rollout_room=self.rollout.room(key))
-        o = await self.observer.of_object(found, snapshot)
+        o = await self.observer.of_object(found, memory.snapshot(identity=self._identity))
+        # From here to the note nothing is waited for: another worker must not see the same room.
+        o = replace(o, memory=replace(o.memory, rollout_room=self.rollout.room(key)))
         if memory.corrupt and not o.corrupt:
             o = replace(o, corrupt=memory.corrupt)
         self._metrics.store_up.set(0 if o.store_problem else 1)
@@ -137,8 +138,7 @@ class Reconciler:
             return None
         own = memory.orphans[run_id]
         for _ in range(ROUNDS_MAX):
-            snapshot = own.snapshot(identity=self._identity, rollout_room=False)
-            o = await self.observer.of_orphan(key, run_id, snapshot)
+            o = await self.observer.of_orphan(key, run_id, own.snapshot(identity=self._identity))
             if o.info is not None and not self._is_left_behind(o.info.run.owner, key, found):
                 return None
             if own.corrupt:

@@ -110,6 +110,17 @@ class Bench:
             await asyncio.wait_for(task, 20.0)
             self.apps.remove((found, task))
 
+    async def kill(self) -> None:
+        """Ends all processes as SIGKILL would: nothing that is under way is finished."""
+        for app, task in self.apps:
+            app.queue.close()
+            task.cancel()
+            for worker in asyncio.all_tasks():
+                if worker.get_name().startswith("worker "):
+                    worker.cancel()
+            await asyncio.wait([task], timeout=20.0)
+        self.apps.clear()
+
     async def until(self, seen: Callable[[], T | None], seconds: float = SECONDS_MAX) -> T:
         """What `seen` gives, as soon as it is true."""
         async with asyncio.timeout(seconds):

@@ -56,7 +56,7 @@ def test_what_is_remembered_goes_with_its_object() -> None:
     memories.name(first, key)
     memories.of(key).refuse(1, Refusal(reason="X", retry=5.0))
     clock.now += 2
-    refused = memories.of(key).snapshot(identity="me", rollout_room=False).refused
+    refused = memories.of(key).snapshot(identity="me").refused
     assert refused is not None and refused.retry_in == 3.0
     memories.name(second, key)  # re-created while nobody looked
     assert memories.of(key).refused is None and set(memories.of(key).orphans) == {first}
