@@ -186,8 +186,7 @@ class Executor:
             except LimitReached as limit:
                 self._limit_reached(limit)
             else:
-                loop = asyncio.get_running_loop()
-                self._tasks[spawn.id] = loop.create_task(self._try(spawn, kind), name=spawn.id)
+                self._tasks[spawn.id] = asyncio.create_task(self._try(spawn, kind), name=spawn.id)
 
     def _limit_reached(self, limit: LimitReached) -> None:
         outcome = pb.OUTCOME_UNSPECIFIED if self.budget.limits.pause else pb.OUTCOME_FAILED
@@ -208,11 +207,12 @@ class Executor:
         self._later(spawn, wait)
 
     def _later(self, spawn: pb.Spawn, wait_seconds: float) -> None:
+        if not self._scopes.is_open(scope_of(spawn.id)) or spawn.id in self._waiting_for_itself:
+            return  # it was told to stop and failed all the same: nobody, or another try, waits for it
         if wait_seconds <= 0:
             self._ready.append(spawn)
         elif self._stop is None and not self._ending:
-            loop = asyncio.get_running_loop()
-            self._timers[spawn.id] = loop.call_later(wait_seconds, self._due, spawn)
+            self._timers[spawn.id] = asyncio.get_running_loop().call_later(wait_seconds, self._due, spawn)
 
     def _due(self, spawn: pb.Spawn) -> None:
         del self._timers[spawn.id]
@@ -237,7 +237,7 @@ class Executor:
             self._tasks.pop(spawn.id, None)
             self.budget.settle(spawn.id)
             if (again := self._waiting_for_itself.pop(spawn.id, None)) is not None:
-                self._ready.append(again)
+                self._make_ready(again)
             self._close_scope(spawn.id + "/")
             self._scopes.ended(spawn.id, self._tasks)
             self._changed.set()

@@ -313,3 +313,69 @@ def test_a_child_that_was_cut_off_on_its_way_to_the_blobs_runs_again_with_its_su
     outcome = bench.resume(during=during)
     assert outcome.reason == "Completed", outcome
     assert bench.ids == ["p#1", "p/c", "p/leaf", "p", "end.1"]
+
+
+class Late:
+    """A parent over its time, whose child heeds its cancel after `late` seconds and fails."""
+
+    def __init__(self, late: float, *, gives_up: bool) -> None:
+        self.late = late
+        self.gives_up = gives_up
+        self.calls: list[float] = []
+        kinds = {
+            "start": self.start,
+            "other": self.other,
+            "parent": NodeKind(name="parent", run=self.parent, timeout_seconds=0 if gives_up else 4),
+            "child": self.child,
+        }
+        self.bench = Bench(kinds, waits=RetryWaits(first=1, last=1))
+
+    async def start(self, node: NodeContext) -> NodeResult:
+        return NodeResult(spawned=[Spawned(kind="parent", name="p"), Spawned(kind="other", name="o")])
+
+    async def other(self, node: NodeContext) -> NodeResult:
+        await asyncio.sleep(60)
+        return NodeResult()
+
+    async def parent(self, node: NodeContext) -> NodeResult:
+        try:
+            async with asyncio.timeout(4 if self.gives_up else None):
+                await node.subgraph(Spawned(kind="child", name="c"))
+        except TimeoutError:
+            assert self.gives_up
+        return NodeResult()
+
+    async def child(self, node: NodeContext) -> NodeResult:
+        self.calls.append(self.bench.loop.time())
+        if len(self.calls) > 1:
+            return NodeResult()
+        try:
+            await asyncio.sleep(50)
+        except asyncio.CancelledError:
+            await asyncio.sleep(self.late)
+        raise NodeError("Flaky", "again", retryable=True, retry_after_seconds=2.5)
+
+
+@pytest.mark.parametrize("late", [0.2, 1.5, 2.0])
+def test_a_child_that_heeds_its_cancel_late_and_fails_waits_once_and_is_tried_once(late: float) -> None:
+    graph = Late(late, gives_up=False)
+    assert graph.bench.resume().reason == "Completed"
+    assert sorted(graph.bench.ids) == ["end.1", "o", "p", "p#1", "p/c", "p/c#1", "start"]
+    assert len(graph.calls) == 2
+    assert graph.calls[1] - graph.calls[0] >= 4 + late + 2.5
+
+
+@pytest.mark.parametrize("late", [0.2, 1.5])
+def test_a_child_that_fails_when_its_parent_has_given_it_up_is_not_tried_again(late: float) -> None:
+    graph = Late(late, gives_up=True)
+    assert graph.bench.resume().reason == "Completed"
+    assert len(graph.calls) == 1
+    assert sorted(graph.bench.ids) == ["end.1", "o", "p", "p/c#1", "start"]
+
+
+@pytest.mark.parametrize("late", [5.0, 8.0, 12.0])
+def test_a_child_that_outlives_several_tries_of_its_parent_is_called_once_more(late: float) -> None:
+    graph = Late(late, gives_up=False)
+    assert graph.bench.resume().reason == "Completed"
+    assert len(graph.calls) == 2
+    assert graph.bench.ids.count("p/c") == 1
