@@ -219,7 +219,16 @@ class FakeApi:
             return _status(409, "AlreadyExists", f'{resource} "{name}" already exists')
         made = self.put(resource, body)
         self._wrote("create", resource, made, body)
+        owners = {owner["uid"] for owner in made["metadata"].get("ownerReferences") or []}
+        if owners - {run["metadata"]["uid"] for run in self.objects["agentruns"].values()}:
+            # Its owner went meanwhile: the garbage collector takes it.
+            asyncio.get_running_loop().call_later(0.1, self._collect, made)
         return web.json_response(made, status=201)
+
+    def _collect(self, body: Body) -> None:
+        metadata = body["metadata"]
+        if (metadata["namespace"], metadata["name"]) in self.objects["pods"]:
+            self.remove("pods", metadata["name"], metadata["namespace"])
 
     def _patch(self, resource: str, namespace: str, name: str, status: bool, patch: Body) -> web.Response:
         before = self.objects[resource][(namespace, name)]
