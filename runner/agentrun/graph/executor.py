@@ -238,7 +238,6 @@ class Executor:
             self.budget.settle(spawn.id)
             if (again := self._waiting_for_itself.pop(spawn.id, None)) is not None:
                 self._make_ready(again)
-            self._close_scope(spawn.id + "/")
             self._scopes.ended(spawn.id, self._tasks)
             self._changed.set()
 
@@ -326,8 +325,7 @@ class Executor:
         record = await self._scopes.result(scope)
         return await self.payload(record.output)
 
-    def _close_scope(self, scope: str) -> None:
-        """Nothing below a node goes on without it."""
+    def close_scope(self, scope: str) -> None:
         if not self._scopes.close(scope):
             return
         for id_, task in self._tasks.items():

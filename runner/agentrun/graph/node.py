@@ -54,6 +54,10 @@ class Host(Protocol):
     async def run_subgraph(self, scope: str, root: pb.Spawn) -> bytes:
         """See NodeContext.subgraph."""
 
+    def close_scope(self, scope: str) -> None:
+        """Nothing below a node goes on without it: before its own record, so that whatever of it is
+        on its way to the log comes first, and is known when another try opens the scope again."""
+
     def launched(self, node: NodeRun) -> None:
         """The handler is called next."""
 
@@ -165,6 +169,8 @@ class NodeRun:
                 raise _failed(error) from error
             text = f"node {self.node_id} took longer than {self.kind.timeout_seconds:g} s"
             raise NodeError("Timeout", text, retryable=True) from None
+        finally:
+            self._host.close_scope(self.node_id + "/")
 
     def result_record(self, result: NodeResult) -> pb.NodeRecord:
         """What goes into the log for a result; NodeError where the result cannot be recorded."""

@@ -379,3 +379,29 @@ def test_a_child_that_outlives_several_tries_of_its_parent_is_called_once_more(l
     assert graph.bench.resume().reason == "Completed"
     assert len(graph.calls) == 2
     assert graph.bench.ids.count("p/c") == 1
+
+
+def test_what_finishes_below_while_its_parents_failure_is_under_way_is_known_to_the_next_try() -> None:
+    calls: list[str] = []
+
+    async def parent(node: NodeContext) -> NodeResult:
+        return NodeResult(output=await node.subgraph(Spawned(kind="child", name="c")))
+
+    async def child(node: NodeContext) -> NodeResult:
+        calls.append(node.name)
+        await asyncio.sleep(3.9 if node.name == "c" else 0.2)
+        return NodeResult(spawned=[Spawned(kind="child", name="d")] if node.name == "c" else [])
+
+    kinds = {"parent": NodeKind(name="parent", run=parent, timeout_seconds=4), "child": child}
+    bench = Bench(kinds, Spawned(kind="parent", name="p"), waits=RetryWaits(first=0.01, last=0.01))
+
+    async def during(executor: Executor) -> None:
+        async def hook(when: str, rows: Sequence[LogRow]) -> None:
+            if when == "before" and any(b"p#1" in row.record or b"p/d" in row.record for row in rows):
+                await asyncio.sleep(1)
+
+        bench.stores[-1].hook = hook
+
+    assert bench.resume(during=during).reason == "Completed"
+    assert sorted(bench.ids) == ["end.1", "p", "p#1", "p/c", "p/d"]
+    assert calls.count("c") == 1
