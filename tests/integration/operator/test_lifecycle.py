@@ -84,7 +84,8 @@ def test_a_crash_backs_off_draws_a_retry_and_goes_on(play: Play) -> None:
         await second.end(SUCCEEDED)
         end_pod(b.api, second.pod, 0)
         await b.phase("Succeeded")
-        assert [p["metadata"]["name"] for p in b.api.pods_of("hello")] == [runner.pod]  # kept to look at
+        # The one that failed is kept to look at.
+        await b.until(lambda: [p["metadata"]["name"] for p in b.api.pods_of("hello")] == [runner.pod])
 
     play(scenario)
 
