@@ -66,7 +66,10 @@ class Handler(BaseHTTPRequestHandler):
             call["answered"] = time.time()
         else:
             call = MEMORY.begin("model", None, body)
-            self.answer(200, json.dumps(completion(MEMORY.turn())))
+            turn = MEMORY.turn()
+            refused = {"error": {"message": "as the script says"}}
+            status = turn.get("status", 200)
+            self.answer(status, json.dumps(completion(turn) if status == 200 else refused))
             call["answered"] = time.time()
 
     do_GET = do_POST = serve  # noqa: N815

@@ -34,8 +34,8 @@ class Stubs:
         text = "&".join(f"{key}={value}" for key, value in query.items())
         return f"http://{NAME}.{self._kube.namespace}.svc:{PORT}/tools/{name}" + (f"?{text}" if text else "")
 
-    def start(self) -> None:
-        """Returns when it serves."""
+    def start(self, node: str = "") -> None:
+        """Returns when it serves; on a node that is named, if it matters."""
         container = restricted_container(
             NAME,
             RUNNER_IMAGE,
@@ -52,6 +52,8 @@ class Stubs:
             volumes=[{"name": "stub", "configMap": {"name": NAME}}],
             terminationGracePeriodSeconds=0,
         )
+        if node:
+            pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
         config = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": NAME}}
         service = {"kind": "Service", "apiVersion": "v1", "metadata": {"name": NAME}}
         self._kube.apply(
@@ -62,7 +64,7 @@ class Stubs:
         self._kube("wait", "--for=condition=Ready", f"pod/{NAME}", "--timeout=60s", seconds=70)
 
     def script(self, *turns: Any) -> None:
-        """The model's next answers: texts, or lists of (tool, arguments)."""
+        """The model's next answers: texts, lists of (tool, arguments), or HTTP statuses."""
         data = json.dumps([_turn(turn) for turn in turns])
         self._kube("exec", "-i", NAME, "--", "python", "/stub/stub_server.py", "post", "/script", stdin=data)
 
@@ -80,4 +82,6 @@ class Stubs:
 def _turn(turn: Any) -> dict[str, Any]:
     if isinstance(turn, str):
         return {"text": turn}
+    if isinstance(turn, int):
+        return {"status": turn}
     return {"calls": [[name, json.dumps(arguments)] for name, arguments in turn]}
