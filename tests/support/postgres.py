@@ -12,6 +12,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -26,6 +27,7 @@ from agentrun.local import locks
 from agentrun.local.embedded import EmbeddedPostgres, stop_unused
 
 PREFIX = "agentrun-tests-"
+NEW_SECONDS = 60.0
 
 
 def new_folder() -> Path:
@@ -50,6 +52,8 @@ def _sweep() -> None:
         with suppress(OSError):
             if folder.lstat().st_uid != os.geteuid() or not (folder / "session.lock").exists():
                 continue
+            if time.time() - folder.lstat().st_mtime < NEW_SECONDS:
+                continue  # its session may be about to take the lock
             handle = locks.open_private(folder / "session.lock")
             try:
                 if locks.locked(handle, fcntl.LOCK_EX):
