@@ -31,7 +31,7 @@ def events_of(before: Mapping[str, Any], after: RunStatus, step: Step) -> tuple[
     """What is to be told of the difference between two statuses."""
     found = []
     if _more(before, "disruptions", after.disruptions):
-        found.append(Told(reason="Disrupted", message=_said(step, "the pod was taken away")))
+        found.append(Told(reason="Disrupted", message=_why_taken(step)))
     if _more(before, "failures", after.failures):
         found.append(Told(type=WARNING, reason="AttemptFailed", message=_said(step, "the runner failed")))
     phase, reason = step.phase, step.reason
@@ -60,6 +60,13 @@ def events_of(before: Mapping[str, Any], after: RunStatus, step: Step) -> tuple[
 def _more(before: Mapping[str, Any], field: str, after: int | None) -> bool:
     value = before.get(field)
     return (after or 0) > (value if isinstance(value, int) else 0)
+
+
+def _why_taken(step: Step) -> str:
+    """What took the pod away; what the next one waits for, if it waits, is another Event's."""
+    if step.reason == "BackOff":
+        return _said(step, step.disrupted)
+    return f"the pod was taken away: {step.disrupted}" if step.disrupted else "the pod was taken away"
 
 
 def _said(step: Step, otherwise: str) -> str:

@@ -182,6 +182,10 @@ def test_disruptions_and_failures_are_told_by_their_number() -> None:
         found(status={"phase": "Running", "disruptions": 0}), attempts=rows, pod=pod(phase="Pending")
     )
     assert events_of(o) == [("Normal", "Disrupted")]
+    assert plan(o, SETTINGS).events[0].message == "the pod was taken away: Evicted"
+    full = pod(phase="Pending", scheduled=False, waiting=("Unschedulable", "0/2 nodes are available"))
+    waits = observed(o.object, attempts=rows, pod=full)
+    assert plan(waits, SETTINGS).events[0].message == "the pod was taken away: Evicted"
     crash = (attempt(1, AttemptOutcome.CRASHED, "OOMKilled: out of memory", ended=1),)
     o = observed(found(status={"phase": "Running"}), attempts=crash)
     assert events_of(o) == [("Warning", "AttemptFailed")]
