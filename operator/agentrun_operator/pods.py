@@ -64,6 +64,9 @@ class Pod:
     """A node that is lost takes this from its pods; None: not known."""
 
     exit: Exit | None = None
+    goes_on: bool = False
+    """One of its containers has not ended."""
+
     reason: str = ""
     """The pod's own, which the kubelet and controllers set: Evicted, NodeLost, …"""
 
@@ -87,8 +90,8 @@ class Pod:
 
     @property
     def over(self) -> bool:
-        """All of it has ended."""
-        return self.phase in ("Succeeded", "Failed")
+        """All of it has ended: the kubelet says so of containers a second before it does of the pod."""
+        return self.phase in ("Succeeded", "Failed") or (self.exit is not None and not self.goes_on)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +108,8 @@ def parse_pod(body: Mapping[str, Any]) -> Pod:
     metadata, status = _dict(body.get("metadata")), _dict(body.get("status"))
     spec = _dict(body.get("spec"))
     conditions = {str(c.get("type")): c for c in _dicts(status.get("conditions"))}
-    runner = _named(_dicts(status.get("containerStatuses")), RUNNER_CONTAINER)
+    containers = _dicts(status.get("containerStatuses"))
+    runner = _named(containers, RUNNER_CONTAINER)
     state = _dict(runner.get("state"))
     scheduled = conditions.get("PodScheduled")
     grace = metadata.get("deletionGracePeriodSeconds")
@@ -127,6 +131,7 @@ def parse_pod(body: Mapping[str, Any]) -> Pod:
         running_since=parse_time(_dict(state.get("running")).get("startedAt")),
         ready=conditions["Ready"].get("status") == "True" if "Ready" in conditions else None,
         exit=_exit(state, _dict(runner.get("lastState"))),
+        goes_on=any("terminated" not in _dict(container.get("state")) for container in containers),
         reason=str(status.get("reason") or ""),
         message=str(status.get("message") or ""),
         disruption=str(disruption.get("reason") or "Disrupted") if disruption.get("status") == "True" else "",

@@ -104,6 +104,7 @@ def pod(
     waiting: tuple[str, str] | None = None,
     scheduled: bool | None = True,
     created: float = 600,
+    sidecar: bool = True,
     **more: Any,
 ) -> Pod:
     """A pod as the API server would give it. `evicted`: deleted so many seconds before NOW."""
@@ -127,10 +128,8 @@ def pod(
         conditions.append({"type": "DisruptionTarget", "status": "True", "reason": disruption})
     status: dict[str, Any] = {"phase": phase, "conditions": conditions, **more}
     if state:
-        status["containerStatuses"] = [
-            {"name": "proxy", "state": {"running": {}}},
-            {"name": "runner", "state": state},
-        ]
+        beside = [{"name": "proxy", "state": {"running": {}}}] if sidecar else []
+        status["containerStatuses"] = [*beside, {"name": "runner", "state": state}]
     if reason:
         status["reason"] = reason
     return parse_pod({"metadata": metadata, "spec": {"nodeName": node}, "status": status})

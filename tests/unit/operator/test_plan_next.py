@@ -311,6 +311,14 @@ def test_which_ended_pods_are_kept(policy: str, phase: Phase, outcome: AttemptOu
     assert kinds(step_of(o)) == ([DeletePod] if goes else [])
 
 
+@pytest.mark.parametrize("phase", ["Running", "Failed"])
+def test_a_failed_pod_is_kept_also_while_the_kubelet_calls_it_running(phase: str) -> None:
+    ended = pod(phase=phase, exit_code=1, sidecar=False)
+    o = observed(attempts=(attempt(1, AttemptOutcome.CRASHED, ended=0),), pod=ended)
+    assert stands(step_of(o)) == ("Pending", "BackOff")
+    assert kinds(step_of(o)) == []
+
+
 def test_a_pod_whose_sidecars_go_on_is_never_kept() -> None:
     o = observed(
         found(podRetentionPolicy="Always"),
