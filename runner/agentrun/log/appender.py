@@ -226,8 +226,7 @@ class Appender:
         if why or look is None:
             self._fence(tail, why)
             return
-        if look.head < tail.acked and not tail.take_back(look.head):
-            self._fence(tail, f"the store lost records from {look.head + 1} on, and they are not at hand")
+        if look.head < tail.acked and not await self._take_back(tail, look.head):
             return
         for seq, record in await self.store.read_rows(tail.run_id, after=tail.acked):
             row = tail.unsent[0] if tail.unsent else None
@@ -237,6 +236,17 @@ class Appender:
             tail.acknowledge(row, sent_at)
         tail.token = token
         tail.confirm(sent_at)
+
+    async def _take_back(self, tail: Tail, head: int) -> bool:
+        """Queues again what the store has lost behind `head`. False: that cannot be; fenced."""
+        for seq, record in await self.store.read_rows(tail.run_id, after=head - 1, limit=1):
+            if not tail.stood(seq, record):
+                self._fence(tail, f"record {seq} is somebody else's")
+                return False
+        if not tail.take_back(head):
+            self._fence(tail, f"the store lost records from {head + 1} on, and they are not at hand")
+            return False
+        return True
 
     def _fence(self, tail: Tail, why: str) -> None:
         tail.break_off(Fenced(tail.run_id, why))

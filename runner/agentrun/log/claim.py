@@ -55,6 +55,7 @@ class _Claim:
 
     async def take_epoch(self) -> int:
         """Repeated after a lost reply, the same claimer gets the same epoch."""
+        self.server = (await self.store.connect()).server
         epoch = await self.store.claim(self.run_id, attempt=self.attempt, claimer=self.writer)
         if epoch is None:
             info = await self.store.get_run(self.run_id)
@@ -74,6 +75,7 @@ class _Claim:
             # written, which may have taken rows back, then refuses the insert.
             token = await self.store.connect()
             if token.server != self.server:
+                await self._check_epoch(token)  # the failover may have taken the claim back, too
                 self.server = token.server
                 self.history = History(self.run_id)
                 self.record_at = 0

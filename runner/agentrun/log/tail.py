@@ -97,6 +97,10 @@ class Tail:
         while len(self._retained) > RETAINED_ROWS_MAX or self._retained_bytes > RETAINED_BYTES_MAX:
             self._retained_bytes -= len(self._retained.popleft().record)
 
+    def stood(self, seq: int, record: bytes) -> bool:
+        """As far as can be told from what is at hand, this was acknowledged in this place."""
+        return all(row.record == record for row in self._retained if row.seq == seq)
+
     def take_back(self, head: int) -> bool:
         """The store has lost the rows behind `head`: queues them again. False: not all are at hand."""
         lost = [row for row in self._retained if row.seq > head]

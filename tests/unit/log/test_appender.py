@@ -215,6 +215,19 @@ async def test_a_look_that_finds_rows_lost_has_them_appended_again(world: World)
 
 
 @scenario
+async def test_lost_rows_are_not_appended_behind_a_foreign_one(world: World) -> None:
+    await world.claim(A)
+    for name in ("a", "b", "c"):
+        await world.append(A, name)
+    world.lose(A, 2)
+    log = world.database.runs[A].log
+    log[max(log)] = b"foreign"
+    with pytest.raises(Fenced, match="record 3 is somebody else's"):
+        await world.append(A, "d")
+    assert max(log) == 3
+
+
+@scenario
 async def test_a_gap_that_is_not_at_hand_any_more_fences(world: World) -> None:
     await world.claim(A)
     for number in range(RETAINED_ROWS_MAX + 10):

@@ -378,3 +378,25 @@ async def test_a_crash_is_drawn_once_whoever_of_many_attempts_gets_to_write(worl
     assert log.history.totals.retries == 4
     for claiming in claims:
         claiming.exception()
+
+
+@scenario
+async def test_a_claim_that_a_failover_took_back_writes_nothing(world: World) -> None:
+    """Behind it the run is its older process's again, which goes on."""
+    old = await world.claim(await world.allocate(), writer=b"old")
+    attempt = await world.allocate()
+    store = MemoryStore(world.database)
+    run = world.database.runs[RUN]
+
+    async def claim_and_lose(run_id: UUID, *, attempt: int, claimer: bytes) -> int | None:
+        before = run.row, run.claimer
+        epoch = await MemoryStore.claim(store, run_id, attempt=attempt, claimer=claimer)
+        run.row, run.claimer = before
+        world.database.server = "2"
+        return epoch
+
+    store.claim = claim_and_lose  # type: ignore[method-assign]
+    with pytest.raises(Fenced, match="epoch is 1, ours is 2"):
+        await world.claim(attempt, store=store)
+    await old.append(pb.NodeRecord(id="a", kind="work"))
+    assert world.ids() == ["attempt-1.1", "a"]
