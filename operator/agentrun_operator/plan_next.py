@@ -47,6 +47,8 @@ def _leaving(o: Observation, row: AttemptRow, settings: Settings) -> Step | None
     if lost is not None and lost <= 0:
         return None
     reason = split_note(row.reason)[0] or "Ending"
+    if is_disruption(row) and pod.terminating:  # who took it away says more than its runner can
+        reason = pod.disruption or "PodDeleted"
     disrupted = reason if is_disruption(row) else ""
     step = Step(phase=Phase.PAUSING, reason=reason, disrupted=disrupted)
     left = settings.times.leave - o.seconds_since(row.ended_at)

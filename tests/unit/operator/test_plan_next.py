@@ -130,7 +130,9 @@ def test_disruptions_in_a_row_are_slowed_down_after_a_few() -> None:
 def test_the_next_attempt_waits_for_the_runner_before_it_to_end() -> None:
     row = attempt(1, PAUSED, "Terminated", ended=3)
     going = step_of(observed(attempts=(row,), pod=pod(evicted=5)))
-    assert going.actions == () and stands(going)[0] == "Pausing"
+    assert going.actions == () and stands(going) == ("Pausing", "PodDeleted")
+    evicted = step_of(observed(attempts=(row,), pod=pod(evicted=5, disruption="EvictionByEvictionAPI")))
+    assert stands(evicted) == ("Pausing", "EvictionByEvictionAPI")
     ended = step_of(observed(attempts=(row,), pod=pod(exit_code=75, evicted=5)))
     assert kinds(ended) == [StartAttempt]
 
