@@ -72,7 +72,7 @@ def test_a_batch_in_flight_is_recorded_and_the_resume_launches_what_is_missing(
 
 @pytest.mark.parametrize("milliseconds", [0, 50, 150, 250, 400, 600])
 def test_an_early_signal_ends_it_at_once(agentrun: Commands, run_id: str, milliseconds: int) -> None:
-    running = agentrun.start("run", agentrun.write(batch(0.3)), "--run-id", run_id)
+    running = agentrun.start("run", agentrun.write(batch(1.0)), "--run-id", run_id)
     assert running.lives_for(milliseconds / 1000)
     running.signal(SIGTERM)
     ended = running.wait()
