@@ -306,9 +306,7 @@ class Executor:
         self.check(record.id)
         try:
             with machine_errors():
-                await self.log.store_blobs(record)
-                self.check(record.id)  # the blobs may have taken longer than the run
-                await self.log.append(record)
+                await self.log.append(record, check=lambda: self.check(record.id))
         finally:
             if not self.log.knows(record.id):  # it never went: another try may spawn the same
                 self.spawning.difference_update(spawn.id for spawn in record.spawned)

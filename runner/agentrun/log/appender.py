@@ -234,6 +234,9 @@ class Appender:
                 self._fence(tail, f"record {seq} is somebody else's")
                 return
             tail.acknowledge(row, sent_at)
+        if tail.server != token.server:
+            await tail.put_blobs()
+            tail.server = token.server
         tail.token = token
         tail.confirm(sent_at)
 

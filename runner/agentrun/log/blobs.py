@@ -32,6 +32,10 @@ FOLDER_MODE = 0o700
 class BlobStore(Protocol):
     """Raises StoreUnavailable, or OSError from a folder, where the bytes cannot be reached now."""
 
+    @property
+    def with_log(self) -> bool:
+        """They lie in the log's own store: a failover that loses a record may lose its blobs, too."""
+
     async def put(self, run_id: UUID, data: bytes, media_type: str) -> pb.BlobRef:
         """Stores the bytes durably; the reference is for the record. BlobTooLarge: over the bound.
 
@@ -45,6 +49,7 @@ class TableBlobs:
     """Blobs in the table `run_blob`, up to a bound. Their url is `table:<hash>`."""
 
     SCHEME = "table"
+    with_log = True
 
     def __init__(self, store: LogStore, *, bytes_max: int = TABLE_BYTES_MAX) -> None:
         self._store = store
@@ -72,6 +77,7 @@ class FolderBlobs:
     """
 
     SCHEME = "folder"
+    with_log = False
 
     def __init__(self, path: Path) -> None:
         self._path = path

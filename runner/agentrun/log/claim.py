@@ -33,7 +33,14 @@ async def claim(
     history = await appender.retried(claiming.enter)
     own = LogRow(run_id=run_id, seq=history.head, record=claiming.record)
     return RunLog(
-        appender=appender, blobs=blobs, history=history, epoch=epoch, attempt=attempt, writer=writer, own=own
+        appender=appender,
+        blobs=blobs,
+        history=history,
+        epoch=epoch,
+        attempt=attempt,
+        writer=writer,
+        own=own,
+        server=claiming.server,
     )
 
 

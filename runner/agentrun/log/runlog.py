@@ -15,7 +15,7 @@ from uuid import UUID
 
 from agentrun.log.appender import Appender
 from agentrun.log.blobs import BlobStore
-from agentrun.log.errors import CorruptLog, Fenced, StoreUnavailable
+from agentrun.log.errors import BlobMissing, CorruptLog, Fenced, StoreUnavailable
 from agentrun.log.replay import FORMAT, History, decode
 from agentrun.log.store import LogRow, Look
 from agentrun.log.tail import FRESH_SECONDS_MAX, Tail
@@ -44,6 +44,7 @@ class RunLog:
         attempt: int,
         writer: bytes,
         own: LogRow,
+        server: str,
     ) -> None:
         self.run_id: UUID = history.run_id
         self.history = history
@@ -62,6 +63,8 @@ class RunLog:
             writer=writer,
             head=history.head,
             on_ack=self._acknowledged,
+            put_blob=self._put_blob,
+            server=server,
         )
         self._tail.retain(own)
         self._news = asyncio.Event()
@@ -73,12 +76,14 @@ class RunLog:
 
     # --- writing
 
-    async def append(self, record: pb.NodeRecord) -> None:
+    async def append(self, record: pb.NodeRecord, *, check: Callable[[], None] = lambda: None) -> None:
         """Makes the record durable: its blobs first, then itself; stamps who wrote it.
 
-        A cancelled append may still become durable: its place in the log is taken.
+        `check` is called between the two, which may take long, and may raise. A cancelled append
+        may still become durable: its place in the log is taken.
         """
-        await self.store_blobs(record)
+        blobs = await self._store_blobs(record)
+        check()
         if self.sealed or record.id in self._pushed or record.id in self.history.ids:
             raise CorruptLog(self.run_id, self._tail.next_seq, f"{record.id!r} would break the log")
         self.sealed = record.HasField("final")
@@ -87,7 +92,7 @@ class RunLog:
         record.attempt = self.attempt
         record.epoch = self.epoch
         record.writer = self.writer
-        future = self._tail.push(record.SerializeToString(), final=self.sealed)
+        future = self._tail.push(record.SerializeToString(), final=self.sealed, blobs=blobs)
         self._appender.submit(self._tail)
         await future
 
@@ -111,11 +116,20 @@ class RunLog:
         while self.history.head <= head:
             await self._news.wait()
 
-    async def store_blobs(self, record: pb.NodeRecord) -> None:
-        """Stores what is too large for the record, which names it from then on. Again: nothing."""
-        for payload in (record.output, *(spawn.input for spawn in record.spawned)):
-            if len(payload.inline) > INLINE_BYTES_MAX:
-                payload.blob.CopyFrom(await self._retried(partial(self._put_blob, payload)))
+    async def _store_blobs(self, record: pb.NodeRecord) -> list[pb.Payload]:
+        """Stores what is too large for the record, which names it from then on. Returns what must
+        be kept at hand: what a failover of the log's store would lose with the record."""
+        large = [
+            (payload, pb.Payload(inline=payload.inline, media_type=payload.media_type))
+            for payload in (record.output, *(spawn.input for spawn in record.spawned))
+            if len(payload.inline) > INLINE_BYTES_MAX
+        ]
+        server = None
+        while large and server != self._tail.server:  # again where one came while they were stored
+            server = self._tail.server
+            for payload, whole in large:
+                payload.blob.CopyFrom(await self._retried(partial(self._put_blob, whole)))
+        return [whole for _, whole in large] if self._blobs.with_log else []
 
     async def _put_blob(self, payload: pb.Payload) -> pb.BlobRef:
         return await self._blobs.put(self.run_id, payload.inline, payload.media_type)
@@ -132,7 +146,14 @@ class RunLog:
         """The bytes of a payload, from wherever they are."""
         if payload.WhichOneof("where") != "blob":
             return payload.inline
-        return await self._retried(lambda: self._blobs.get(self.run_id, payload.blob))
+        get = partial(self._blobs.get, self.run_id, payload.blob)
+        try:
+            return await self._retried(get)
+        except BlobMissing:
+            if not self._blobs.with_log:
+                raise
+            await self.look()  # where a failover has lost it, it is stored again with its record
+            return await self._retried(get)
 
     # --- the fence
 

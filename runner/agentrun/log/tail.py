@@ -2,18 +2,20 @@
 
 Who calls: `RunLog` adds rows and awaits them, `Appender` sends and acknowledges.
 What holds: `acked` and the rows in `unsent` are contiguous; the bytes of the last
-acknowledged rows are kept, so that what a failover loses can be appended again.
+acknowledged rows, and of their blobs where those lie in the same store, are kept, so
+that what a failover loses can be appended again.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 from agentrun.log.errors import LogError
 from agentrun.log.store import LogRow, Look, Token
+from agentrun.proto import log_pb2 as pb
 
 RETAINED_ROWS_MAX = 256
 RETAINED_BYTES_MAX = 4 * 1024 * 1024
@@ -33,6 +35,8 @@ class Tail:
         writer: bytes,
         head: int,
         on_ack: Callable[[LogRow], None],
+        put_blob: Callable[[pb.Payload], Awaitable[object]],
+        server: str,
     ) -> None:
         self.run_id = run_id
         self.epoch = epoch
@@ -41,9 +45,13 @@ class Tail:
         self.acked = head
         self.unsent: deque[LogRow] = deque()
         self.token: Token | None = None
+        self.server = server
+        """The one that was looked at last: all that was stored before stands there, or is at hand."""
         self.broken: LogError | None = None
         self.confirmed_at = float("-inf")
         self._on_ack = on_ack
+        self._put_blob = put_blob
+        self._blobs: dict[int, Sequence[pb.Payload]] = {}
         self._folded = head
         self._futures: dict[int, asyncio.Future[None]] = {}
         self._retained: deque[LogRow] = deque()
@@ -54,12 +62,15 @@ class Tail:
         """The place of the next new row."""
         return self.unsent[-1].seq + 1 if self.unsent else self.acked + 1
 
-    def push(self, record: bytes, *, final: bool) -> asyncio.Future[None]:
-        """Adds a row at the end; the future is done when it is acknowledged."""
+    def push(self, record: bytes, *, final: bool, blobs: Sequence[pb.Payload] = ()) -> asyncio.Future[None]:
+        """Adds a row at the end; the future is done when it is acknowledged. `blobs`: what the row
+        points at, where a failover may lose it."""
         if self.broken is not None:
             raise self.broken
         row = LogRow(run_id=self.run_id, seq=self.next_seq, record=record, final=final)
         self.unsent.append(row)
+        if blobs:
+            self._blobs[row.seq] = blobs
         future = self._futures[row.seq] = asyncio.get_running_loop().create_future()
         return future
 
@@ -93,9 +104,20 @@ class Tail:
     def retain(self, row: LogRow) -> None:
         """Keeps the row at hand, within the bounds, lest a failover lose it."""
         self._retained.append(row)
-        self._retained_bytes += len(row.record)
+        self._retained_bytes += self._size(row)
         while len(self._retained) > RETAINED_ROWS_MAX or self._retained_bytes > RETAINED_BYTES_MAX:
-            self._retained_bytes -= len(self._retained.popleft().record)
+            gone = self._retained.popleft()
+            self._retained_bytes -= self._size(gone)
+            self._blobs.pop(gone.seq, None)
+
+    def _size(self, row: LogRow) -> int:
+        return len(row.record) + sum(len(blob.inline) for blob in self._blobs.get(row.seq, ()))
+
+    async def put_blobs(self) -> None:
+        """Stores again what the rows that are not in the log point at."""
+        for row in list(self.unsent):
+            for blob in self._blobs.get(row.seq, ()):
+                await self._put_blob(blob)
 
     def stood(self, seq: int, record: bytes) -> bool:
         """As far as can be told from what is at hand, this was acknowledged in this place."""
@@ -108,7 +130,7 @@ class Tail:
             return False
         self.unsent.extendleft(reversed(lost))
         self._retained = deque(row for row in self._retained if row.seq <= head)
-        self._retained_bytes = sum(len(row.record) for row in self._retained)
+        self._retained_bytes = sum(map(self._size, self._retained))
         self.acked = head
         return True
 

@@ -12,7 +12,8 @@ from agentrun.log.appender import PACK_ROWS_MAX, Appender
 from agentrun.log.errors import Fenced, StoreUnavailable
 from agentrun.log.memory import MemoryStore
 from agentrun.log.runlog import RunLog
-from agentrun.log.tail import RETAINED_ROWS_MAX
+from agentrun.log.tail import RETAINED_BYTES_MAX, RETAINED_ROWS_MAX
+from agentrun.proto import log_pb2 as pb
 from tests.support.sim.world import SimClock
 from tests.unit.log.appending import A, B, C, World, claim_run, scenario
 
@@ -316,3 +317,72 @@ async def test_closing_waits_for_what_is_under_way(world: World) -> None:
     await world.appender.close()
     assert world.ids(A) == ["a"]
     await task
+
+
+@pytest.mark.parametrize("large", [9_000, 5 * 1024 * 1024])
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_blobs_that_a_failover_lost_with_their_record_are_stored_again(
+    acknowledged: bool, large: int
+) -> None:
+    """They lie in the same database. What is too large to be kept at hand is a gap like any other."""
+
+    @scenario
+    async def test(world: World) -> None:
+        await world.claim(A)
+        run = world.database.runs[A]
+        record = pb.NodeRecord(id="a", kind="work", output=pb.Payload(inline=b"x" * large))
+
+        def fail_over() -> None:
+            run.blobs.clear()
+            world.lose(A, int(acknowledged))
+
+        if acknowledged:
+            await world.logs[A].append(record)
+            fail_over()
+            if large > RETAINED_BYTES_MAX:
+                with pytest.raises(Fenced, match="not at hand"):
+                    await world.append(A, "b")
+                return
+            await world.append(A, "b")
+        else:
+
+            async def lost() -> None:
+                fail_over()
+                raise LOST
+
+            world.before.append(lost)
+            await world.logs[A].append(record)
+        stands = pb.NodeRecord.FromString(run.log[3])
+        assert stands.id == "a"
+        assert await world.logs[A].payload(stands.output) == b"x" * large
+        assert len(run.blobs) == 1
+
+    test()
+
+
+@scenario
+async def test_a_blob_that_a_failover_lost_can_be_read_before_anything_is_appended(world: World) -> None:
+    await world.claim(A)
+    output = pb.Payload(inline=b"x" * 9_000)
+    await world.logs[A].append(pb.NodeRecord(id="a", kind="work", output=output))
+    world.database.runs[A].blobs.clear()
+    world.lose(A, 1)
+    assert await world.logs[A].payload(world.logs[A].history.done["a"].output) == output.inline
+    assert world.ids(A) == ["a"]
+
+
+@scenario
+async def test_a_reconnect_to_the_same_server_stores_no_blob_again(world: World) -> None:
+    await world.claim(A)
+    puts: list[int] = []
+    put = world.store.put_blob
+
+    async def counted(run_id: UUID, digest: bytes, data: bytes) -> None:
+        puts.append(len(data))
+        await put(run_id, digest, data)
+
+    world.store.put_blob = counted  # type: ignore[assignment,method-assign]
+    world.before.append(raising(LOST))
+    await world.logs[A].append(pb.NodeRecord(id="a", kind="work", output=pb.Payload(inline=b"x" * 9_000)))
+    assert puts == [9_000]
+    assert world.ids(A) == ["a"]
