@@ -130,12 +130,12 @@ class _Claim:
 
     async def _attempt_record(self) -> bytes:
         """Draws one retry for each crash since the attempt that the log knows last."""
-        self.crashes_since = self.history.attempt
         crashed = [
             row
             for row in await self.store.attempts(self.run_id)
             if row.outcome is AttemptOutcome.CRASHED and self.history.attempt <= row.attempt < self.attempt
         ]
+        self.crashes_since = self.history.attempt  # not before: the store may be away
         now = self.clock.wall_us()
         record = pb.NodeRecord(
             format=FORMAT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,7 @@ from agentrun.log.errors import CorruptLog, Fenced, NewerFormat, RunEnded, Store
 from agentrun.log.memory import Database, MemoryStore
 from agentrun.log.replay import FORMAT
 from agentrun.log.runlog import RunLog
-from agentrun.log.store import AttemptOutcome, LogRow, RunRow
+from agentrun.log.store import AttemptOutcome, AttemptRow, LogRow, RunRow
 from agentrun.proto import log_pb2 as pb
 from tests.support.agents import HookedStore, in_simulated_time
 from tests.support.sim.loop import SimLoop
@@ -76,7 +77,7 @@ def scenario(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
     def run() -> None:
         in_simulated_time(main)
 
-    run.__name__ = test.__name__
+    run.__name__ = getattr(test, "__name__", "")
     return run
 
 
@@ -319,9 +320,14 @@ async def test_a_record_of_an_epoch_that_nobody_has_claimed_yet_is_refused(world
         await world.claim(await world.allocate())
 
 
-@scenario
-async def test_a_crash_is_drawn_once_though_an_earlier_attempts_record_lands_late(world: World) -> None:
-    """Attempt 2 draws the first crash; its record lands while attempt 3 puts its own behind the log."""
+@pytest.mark.parametrize("away", [False, True])
+def test_a_crash_is_drawn_once_though_an_earlier_attempts_record_lands_late(away: bool) -> None:
+    """Attempt 2 draws the first crash; its record lands while attempt 3 puts its own behind the log.
+    `away`: the store is, when attempt 3 asks anew what has crashed."""
+    scenario(partial(land_late, away=away))()
+
+
+async def land_late(world: World, *, away: bool) -> None:
     await world.claim(await world.allocate(), writer=b"1")
     second = await world.allocate(AttemptOutcome.CRASHED)
     free = asyncio.Event()
@@ -344,7 +350,18 @@ async def test_a_crash_is_drawn_once_though_an_earlier_attempts_record_lands_lat
             free.set()
             await asyncio.sleep(1)
 
-    log = await world.claim(third, writer=b"3", store=HookedStore(world.database, let_it_land))
+    store = HookedStore(world.database, let_it_land)
+    asked: list[UUID] = []
+
+    async def attempts(run_id: UUID) -> list[AttemptRow]:
+        asked.append(run_id)
+        if away and len(asked) == 2:
+            raise StoreUnavailable("away")
+        return await MemoryStore.attempts(store, run_id)
+
+    store.attempts = attempts  # type: ignore[method-assign]
+    log = await world.claim(third, writer=b"3", store=store)
+    assert len(asked) == 2 + away
     with pytest.raises(Fenced):
         await (await claiming).append(work("late", epoch=2))
     assert world.ids() == ["attempt-1.1", "attempt-2.2", "attempt-3.3"]
