@@ -1,177 +1,48 @@
-"""One seeded history: processes come, stall, die and come back over one run's log.
+"""One seeded history: processes come, stall, die and come back over the logs of one to three runs.
 
-The run is a small graph with all that graphs can do: siblings, chains, joins,
-tries that fail, a graph within the graph, and in some histories a node that fails
-the run once. Its answer depends on every node, so a wrong replay shows.
+A process is a session for each of its runs, over one store and one appender, as a
+runner with several runs is. Their owner suspends, cancels, raises budgets and reopens
+at any moment; in the end all faults cease, and each run must have come to its one end.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
+import json
 import random
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 from uuid import UUID
 
-from agentrun.graph.budget import Limits
-from agentrun.graph.executor import Executor, RetryWaits
-from agentrun.graph.node import NodeRun
-from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned
+from agentrun.graph.executor import Executor
+from agentrun.graph.session import Session
 from agentrun.log.appender import Appender
 from agentrun.log.blobs import TableBlobs
-from agentrun.log.claim import claim
-from agentrun.log.errors import Fenced, LogError, RunEnded, StoreUnavailable
+from agentrun.log.errors import Fenced, RunEnded, StoreUnavailable
 from agentrun.log.memory import Database, MemoryStore
-from agentrun.log.replay import FORMAT, REOPENED
+from agentrun.log.replay import FORMAT, REOPENED, History
 from agentrun.log.runlog import RunLog
 from agentrun.log.store import AttemptOutcome, LogRow, LogStore, RunRow
 from agentrun.proto import log_pb2 as pb
+from tests.support.sim.case import Case, FailoverDatabase
 from tests.support.sim.loop import PROCESS, SimLoop
-from tests.support.sim.world import Faults, SimClock, SimStore, Violation, World
+from tests.support.sim.plan import Graph, draw_plan
+from tests.support.sim.store import SimStore
+from tests.support.sim.world import Faults, SimClock, Violation, Watched, World
 
-TROUBLES = [
-    "kill",
-    "kill at a step",
-    "stop",
-    "stop in flight",
-    "stop in flight",
-    "drain",
-    "drain hard",
-    "overlap",
-    "leave",
-]
+TROUBLES = (
+    ["kill", "kill at a step", "stop", "stop in flight", "stop in flight", "drain", "drain hard"] * 3
+    + ["leave", "at a final record", "suspend", "raise"] * 3
+    + ["cancel", "terminate", "Stop", "Terminate"]
+)
+AT_FINAL = ["terminate", "stop at once", "drain hard", "freeze", "kill", "Terminate"]
 OWNER = "sim"
-
-
-@dataclass
-class Plan:
-    """What a seed has drawn. The graph: `width` chains of `depth` works, a join, a graph
-    within, more works, the end."""
-
-    width: int
-    depth: int
-    inner: int
-    failing: dict[str, int]
-    fatal: str
-    concurrency: int
-
-
-def draw_plan(rng: random.Random) -> Plan:
-    width, depth, inner = rng.randint(1, 5), rng.randint(1, 3), rng.randint(0, 3)
-    works = [f"work-{w}-{d}" for w in range(width) for d in range(depth)]
-    works += [f"sub/in-{i}" for i in range(inner)]
-    failing = {node: rng.randint(1, 2) for node in works if rng.random() < 0.15}
-    fatal = rng.choice(works) if rng.random() < 0.2 else ""
-    return Plan(width, depth, inner, failing, "" if "/" in fatal else fatal, rng.choice([1, 3, 16]))
-
-
-class FailoverDatabase(Database):
-    """May be replaced by a standby that lacks the last statements."""
-
-    KEPT = 8
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        super().__init__(now)
-        self._snapshots: deque[dict[UUID, Any]] = deque(maxlen=self.KEPT)
-
-    def snapshot(self) -> None:
-        self._snapshots.append(copy.deepcopy(self.runs))
-
-    def fail_over(self, *, lost: int) -> None:
-        self.server = str(int(self.server) + 1)
-        if len(self._snapshots) > lost:
-            for _ in range(lost):
-                self._snapshots.pop()
-            self.runs = copy.deepcopy(self._snapshots[-1])
-
-
-class Graph:
-    """The node kinds of a plan, as one process sees them."""
-
-    def __init__(self, world: World, plan: Plan, process: str, fatal: set[str]) -> None:
-        self.world = world
-        self.plan = plan
-        self.process = process
-        self.fatal = fatal
-        self.epoch = 0
-
-    def kinds(self) -> dict[str, NodeKind]:
-        handlers = {
-            "start": self.start,
-            "work": self.work,
-            "join": self.join,
-            "sub": self.sub,
-            "fan": self.fan,
-            "end": self.end,
-        }
-        free = {"start", "join", "fan", "end"}
-        return {name: NodeKind(name=name, run=run, free=name in free) for name, run in handlers.items()}
-
-    async def start(self, node: NodeContext) -> NodeResult:
-        chains = [Spawned(kind="work", name=f"work-{w}-0", input=b"0") for w in range(self.plan.width)]
-        last = [f"work-{w}-{self.plan.depth - 1}" for w in range(self.plan.width)]
-        return NodeResult(output=b"0", spawned=[*chains, Spawned(kind="join", name="join", parents=last)])
-
-    async def work(self, node: NodeContext) -> NodeResult:
-        await self._call(node)
-        _, _, place = node.name.partition("work-")
-        spawned = []
-        if place:
-            chain, depth = place.split("-")
-            if int(depth) + 1 < self.plan.depth:
-                spawned = [Spawned(kind="work", name=f"work-{chain}-{int(depth) + 1}")]
-        return NodeResult(output=str(value_of(node.node_id)).encode(), spawned=spawned)
-
-    async def _call(self, node: NodeContext) -> None:
-        assert isinstance(node, NodeRun)
-        rng = self.world.loop.rng
-        await node.confirm()
-        self.world.call(self.process, self.epoch, node, node.spawn.parents)
-        try:
-            await asyncio.sleep(rng.choice([0.0, 0.01, 0.5, 4.0, 12.0]) * rng.random())
-        except asyncio.CancelledError:
-            self.world.cancelled.append((self.process, node.node_id))
-            raise
-        if node.try_number <= self.plan.failing.get(node.node_id, 0):
-            raise NodeError("Flaky", "another try is needed", retryable=True)
-        if node.node_id == self.plan.fatal and node.node_id not in self.fatal:
-            self.fatal.add(node.node_id)
-            raise NodeError("Broken", "no other try is of use", retryable=False)
-
-    async def join(self, node: NodeContext) -> NodeResult:
-        total = sum([int(await node.output(name)) for name in node.outputs("work")])
-        inner = "/" in node.node_id
-        return NodeResult(
-            output=str(total).encode(), spawned=[] if inner else [Spawned(kind="sub", name="sub")]
-        )
-
-    async def sub(self, node: NodeContext) -> NodeResult:
-        output = b"0"
-        if self.plan.inner:
-            output = await node.subgraph(Spawned(kind="fan", name="fan"))
-        return NodeResult(output=output, spawned=[Spawned(kind="end", name="end")])
-
-    async def fan(self, node: NodeContext) -> NodeResult:
-        names = [f"in-{i}" for i in range(self.plan.inner)]
-        works = [Spawned(kind="work", name=name) for name in names]
-        return NodeResult(spawned=[*works, Spawned(kind="join", name="sum", parents=names)])
-
-    async def end(self, node: NodeContext) -> NodeResult:
-        answer = int(await node.output("join")) + int(await node.output("sub"))
-        final = pb.Final(outcome=pb.OUTCOME_SUCCEEDED, reason="Completed")
-        return NodeResult(output=str(answer).encode(), final=final)
-
-
-def value_of(node_id: str) -> int:
-    return sum(node_id.encode())
-
-
-def answer_of(plan: Plan) -> int:
-    works = [f"work-{w}-{d}" for w in range(plan.width) for d in range(plan.depth)]
-    return sum(map(value_of, works)) + sum(value_of(f"sub/in-{i}") for i in range(plan.inner))
+STEPS_MAX = 300_000
+OUTAGE_SECONDS_MAX = 600.0
+DEAF_SECONDS_MAX = 4.0
+"""By then also a node that heeds a cancel late has ended."""
 
 
 class Run:
@@ -182,24 +53,35 @@ class Run:
         self.loop = SimLoop(self.rng)  # type: ignore[abstract]
         self.database = None if backing else FailoverDatabase(self.loop.time)
         make = backing or (lambda loop: MemoryStore(self.database or Database(loop.time)))
-        self.run_id = UUID(int=seed + 1)
-        self.world = World(self.loop, self.run_id, make(self.loop))
+        self.world = World(self.loop, make(self.loop))
         scale = self.rng.choice([0.0, 1.0, 3.0])
-        self.world.faults = Faults(0.02 * scale, 0.03 * scale, 0.02 * scale, 0.05 * scale)
+        slow = self.rng.choice([0.0, 0.05, 0.15, 0.4])
+        self.world.faults = Faults(0.02 * scale, 0.03 * scale, 0.02 * scale, slow, 0.1 * scale)
         if self.database is not None and self.rng.random() < 0.25:
             self.world.strict = False
             self.world.on_statement = self.database.snapshot
-        self.plan = draw_plan(self.rng)
-        self.fatal: set[str] = set()
-        self.executors: dict[str, Executor] = {}
-        self.hard: set[str] = set()
+        self.pack_rows_max = self.rng.choice([1, 2, 512, 512])
+        count = self.rng.choice([1, 1, 1, 2, 3] if self.world.strict else [1, 2, 3])
+        self.cases = [self._case(seed, number) for number in range(count)]
+        self.sessions: dict[tuple[str, UUID], Session] = {}
+        self.executors: dict[tuple[str, UUID], Executor] = {}
         self.count = 0
+
+    def _case(self, seed: int, number: int) -> Case:
+        run_id = UUID(int=(number << 64) + seed + 1)
+        plan = draw_plan(self.rng)
+        watched = Watched(run_id, History(run_id), frozenset(plan.works))
+        self.world.runs[run_id] = watched
+        case = Case(watched, plan)
+        case.told_budget(plan.budget)
+        return case
 
     def execute(self) -> None:
         state = random.getstate()
         random.seed(self.rng.random())
         try:
-            self.loop.run(self._main())
+            with mock.patch("agentrun.log.appender.PACK_ROWS_MAX", self.pack_rows_max):
+                self.loop.run(self._main(), steps_max=STEPS_MAX)
         finally:
             random.setstate(state)
         for violation in self.world.violations:
@@ -208,154 +90,253 @@ class Run:
             raise Violation(f"an error that nobody took: {error}")
 
     async def _main(self) -> None:
-        backing = self.world.backing
-        await backing.create_run(
-            RunRow(run_id=self.run_id, owner=OWNER, name="sim", definition=b"", digest="")
-        )
-        for _ in range(self.rng.randint(1, 6)):
-            process, task = await self._start()
-            await self._trouble(process, task)
+        for case in self.cases:
+            row = RunRow(run_id=case.run_id, owner=OWNER, name="sim", definition=b"", digest="")
+            await self.world.backing.create_run(row)
+        for _ in range(self.rng.randint(1, 5)):
+            count = self.rng.randint(1, len(self.cases))
+            process, task = await self._start(self.rng.sample(self.cases, count))
+            await self._trouble(process, task, self.rng.choice(self.cases))
         self.world.faults.off = True
-        for _ in range(4):
-            process, task = await self._start()
-            outcome = await task
-            if isinstance(outcome, Violation):
-                raise outcome
-            if await self._over():
+        self.world.at_final.clear()
+        waiting = self.cases
+        for _ in range(8):
+            for case in waiting:
+                await self._set_levels(case, budget=self._raised(case, 10_000), suspend=False)
+            _, task = await self._start(waiting)
+            if isinstance(error := await task, Violation):
+                raise error
+            waiting = [case for case in waiting if not await self._over(case)]
+            if not waiting:
                 break
         else:
-            raise Violation(f"the run does not end: {outcome}")
-        await self._judge()
+            raise Violation(f"runs do not end: {[case.watched.returned for case in waiting]}")
+        for case in self.cases:
+            await self._judge(case)
 
-    async def _start(self) -> tuple[str, asyncio.Task[object]]:
-        """A process for the run, as a command or an operator starts one."""
-        info = await self.world.backing.get_run(self.run_id)
-        assert info is not None
-        if info.run.ended:
-            await self._reopen()
-            info = await self.world.backing.get_run(self.run_id)
-            assert info is not None
+    # --- processes
+
+    async def _start(self, cases: list[Case]) -> tuple[str, asyncio.Task[object]]:
+        """A process for the runs, as a command or an operator starts one."""
         self.count += 1
         process = f"p{self.count}"
-        attempt = await self.world.backing.allocate_attempt(
-            self.run_id, expected=info.run.attempt, process=process, previous=AttemptOutcome.DISRUPTED
-        )
+        attempts = [(case, await self._allocate(case, process)) for case in cases]
         token = PROCESS.set(process)
         try:
-            task: asyncio.Task[object] = self.loop.create_task(self._process(process, attempt or 0))
+            task: asyncio.Task[object] = self.loop.create_task(self._process(process, attempts))
         finally:
             PROCESS.reset(token)
         return process, task
 
-    async def _process(self, process: str, attempt: int) -> object:
-        """From the claim to the end, as a runner does it; what it ended with."""
+    async def _allocate(self, case: Case, process: str) -> int:
+        backing = self.world.backing
+        info = await backing.get_run(case.run_id)
+        assert info is not None
+        if info.run.ended:
+            await self._reopen(case)
+            info = await backing.get_run(case.run_id)
+            assert info is not None
+        died = self.loop.dead(case.process) and self.rng.random() < 0.8
+        previous = AttemptOutcome.CRASHED if died else AttemptOutcome.DISRUPTED
+        case.process = process
+        attempt = await backing.allocate_attempt(
+            case.run_id, expected=info.run.attempt, process=process, previous=previous
+        )
+        return attempt or 0
+
+    async def _process(self, process: str, attempts: list[tuple[Case, int]]) -> object:
+        """All of its sessions to their ends; a Violation where one of them saw it."""
         store = SimStore(self.world)
-        appender = Appender(store, SimClock(self.loop), outage_seconds_max=600.0)
-        graph = Graph(self.world, self.plan, process, self.fatal)
-        try:
-            log = await claim(
-                appender=appender,
-                blobs=TableBlobs(store),
-                run_id=self.run_id,
-                attempt=attempt,
-                writer=process.encode(),
-            )
+        appender = Appender(store, SimClock(self.loop), outage_seconds_max=OUTAGE_SECONDS_MAX)
+        store.appender = appender
+        tasks = [
+            self.loop.create_task(self._session(process, case, attempt, store, appender))
+            for case, attempt in attempts
+        ]
+        results = [await task for task in tasks]
+        await appender.close()
+        await asyncio.sleep(DEAF_SECONDS_MAX)
+        left = [task for task in self.loop.tasks_of(process) if task is not asyncio.current_task()]
+        if left:
+            return Violation(f"{process} has ended and left {left}")
+        return next((result for result in results if isinstance(result, Violation)), None)
+
+    async def _session(
+        self, process: str, case: Case, attempt: int, store: SimStore, appender: Appender
+    ) -> object:
+        """From the claim to the end, as a runner does it; what it ended with."""
+        graph = Graph(self.world, case.watched, case.plan, process, case.fatal)
+
+        def claimed(log: RunLog, executor: Executor) -> None:
             graph.epoch = log.epoch
-            executor = Executor(
-                log,
-                graph.kinds(),
-                Spawned(kind="start", name="start"),
-                limits=Limits(retries=1000),
-                concurrency=self.plan.concurrency,
-                waits=RetryWaits(first=0.1, last=1.0),
-            )
-            self.executors[process] = executor
-            watch = self.loop.create_task(self._watch(log, executor))
-            outcome = await executor.run()
-            watch.cancel()
+            self.executors[process, case.run_id] = executor
+
+        session = Session(
+            store,
+            graph,
+            run_id=case.run_id,
+            attempt=attempt,
+            grace_seconds=3.0,
+            blobs=TableBlobs(store),
+            on_claimed=claimed,
+            appender=appender,
+        )
+        self.sessions[process, case.run_id] = session
+        try:
+            outcome = await session.run()
+            self.world.ended(case.watched, process, graph.epoch, outcome)
         except (Fenced, RunEnded, StoreUnavailable) as error:
-            self.hard.add(process)
-            return error
-        except (Violation, LogError, AssertionError) as error:
+            case.watched.told.add(process)
+            return await self._justified(process, case, attempt, error)
+        except Exception as error:
             return Violation(f"{process}: {error!r}")
         return outcome
 
-    async def _watch(self, log: RunLog, executor: Executor) -> None:
-        try:
-            await log.watch()
-        except LogError as error:
-            executor.stop_for(error)
+    async def _justified(self, process: str, case: Case, attempt: int, error: Exception) -> object:
+        """Nobody is fenced off for another run's sake, or for none."""
+        info = await self.world.backing.get_run(case.run_id)
+        assert info is not None
+        if self.world.strict and isinstance(error, Fenced) and attempt and info.run.attempt == attempt:
+            return Violation(f"{process} is the newest of its run, and ended with {error!r}")
+        if isinstance(error, RunEnded) and not case.watched.finals:
+            return Violation(f"{process} found an end where there is none: {error!r}")
+        if isinstance(error, StoreUnavailable):
+            return Violation(f"{process} gave up a store that was never away for long: {error!r}")
+        return error
 
-    async def _trouble(self, process: str, task: asyncio.Task[object]) -> None:
-        """What happens to a process that runs."""
+    # --- trouble
+
+    async def _trouble(self, process: str, task: asyncio.Task[object], case: Case) -> None:
+        """What happens to a process that runs, or to a run of its."""
         rng = self.rng
         kind = rng.choice(TROUBLES)
+        for _ in range(0 if self.world.strict else rng.randint(0, 4)):
+            lost = rng.choice([0, 1, 2, 5, 8])
+            context = self.loop.context_of("network")
+            self.loop.call_later(rng.random() * 20, lambda lost=lost: self._fail_over(lost), context=context)
         if kind == "kill at a step":
             self.loop.kill_at[process] = rng.randint(1, 400)
+        elif kind == "at a final record":
+            what = rng.choice(AT_FINAL)
+            self.world.at_final[process] = lambda run_id: self._at_final(process, run_id, what)
         await asyncio.sleep(rng.random() * rng.choice([0.02, 1.0, 15.0]))
-        if kind == "kill":
-            self.loop.kill(process)
-        elif kind == "stop":
-            self.loop.freeze(process)
-            self.loop.call_later(rng.random() * rng.choice([1.0, 12.0, 40.0]), self.loop.thaw, process)
-        elif kind == "stop in flight":
+        if kind == "stop in flight":
             self.world.stop_in_flight[process] = rng.choice([4.0, 7.0, 15.0, 40.0])
             for _ in range(200):  # the next process comes while this one is stopped
                 if process in self.world.stop_in_flight and not task.done():
                     await asyncio.sleep(0.1)
-        elif kind in ("drain", "drain hard") and process in self.executors:
-            within = rng.random() * 3 if kind == "drain hard" else None
-            if within is not None:
-                self.hard.add(process)
-            self._as(process, lambda: self.executors[process].pause("Drained", within_seconds=within))
-        elif kind == "overlap" and not self.world.strict and self.database is not None:
-            self.database.fail_over(lost=rng.choice([0, 1, 2, 5]))
-        elif kind in ("leave", "kill at a step"):
+        elif kind in ("leave", "kill at a step", "at a final record"):
             await asyncio.wait([task], timeout=rng.choice([5.0, 60.0]))
+        elif kind in ("suspend", "raise", "Stop", "Terminate"):
+            await self._steer(case, kind)
+        else:
+            self._happen(process, case, kind)
+        if kind in ("suspend", "raise", "Stop", "Terminate", "cancel", "terminate", "drain", "drain hard"):
+            await asyncio.wait([task], timeout=rng.choice([0.0, 1.0, 20.0]))
         if task.done() and isinstance(task.result(), Violation):
             raise task.result()  # type: ignore[misc]
 
-    def _as(self, process: str, call: Callable[[], None]) -> None:
-        token = PROCESS.set(process)
-        try:
-            self.loop.call_soon(call)
-        finally:
-            PROCESS.reset(token)
+    def _fail_over(self, lost: int) -> None:
+        if not self.world.faults.off and self.database is not None:
+            self.database.fail_over(lost=lost)
 
-    async def _over(self) -> bool:
-        info = await self.world.backing.get_run(self.run_id)
-        await self.world.check()
-        history = self.world.history
-        assert info is not None and history is not None
-        return (
-            info.run.ended
-            and history.final is not None
-            and (history.final.final.outcome == pb.OUTCOME_SUCCEEDED)
-        )
+    def _happen(self, process: str, case: Case, kind: str) -> None:
+        """To the process, at once."""
+        session = self.sessions.get((process, case.run_id))
+        executor = self.executors.get((process, case.run_id))
+        if kind == "kill":
+            self.loop.kill(process)
+        elif kind in ("stop", "freeze"):
+            self.loop.freeze(process)
+            seconds = self.rng.random() * self.rng.choice([1.0, 12.0, 40.0])
+            self.loop.call_later(seconds, self.loop.thaw, process, context=self.loop.context_of("network"))
+        elif kind == "drain" and executor is not None:
+            self._as(process, executor.pause, "Drained")
+        elif kind in ("drain hard", "stop at once") and session is not None:
+            case.watched.told.add(process)
+            self._as(process, session.stop if kind == "drain hard" else session.stop_at_once)
+        elif kind in ("cancel", "terminate") and executor is not None:
+            case.watched.cancel_asked = True
+            if kind == "terminate":
+                case.watched.told.add(process)
+            at_once = kind == "terminate"
+            self._as(process, lambda: executor.cancel("by hand", at_once=at_once))
 
-    async def _reopen(self) -> None:
+    def _as(self, process: str, call: Callable[..., Any], *args: Any) -> None:
+        self.loop.call_soon(call, *args, context=self.loop.context_of(process))
+
+    def _at_final(self, process: str, run_id: UUID, what: str) -> None:
+        """While the run's final record is under way."""
+        case = next(case for case in self.cases if case.run_id == run_id)
+        if what == "Terminate":
+            context = self.loop.context_of("network")
+            self.loop.call_soon(lambda: self.loop.create_task(self._steer(case, what)), context=context)
+        else:
+            self._happen(process, case, what)
+
+    # --- the owner
+
+    async def _steer(self, case: Case, kind: str) -> None:
+        if kind == "suspend":
+            await self._set_levels(case, suspend=not case.levels.suspend)
+        elif kind == "raise":
+            await self._set_levels(case, budget=self._raised(case, self.rng.randint(1, 5)))
+        else:
+            case.watched.cancel_asked = True
+            if kind == "Terminate":
+                case.watched.told.update(f"p{number}" for number in range(1, 100))
+            await self._set_levels(case, shutdown=kind)
+
+    def _raised(self, case: Case, by: int) -> dict[str, Any]:
+        more = {"turns": by, "tokens": 10 * by, "retries": by}
+        return {name: value + more.get(name, 0) for name, value in case.budget.items() if name in more}
+
+    async def _set_levels(self, case: Case, *, budget: dict[str, Any] | None = None, **changes: Any) -> None:
+        if budget is not None:
+            case.told_budget(budget)
+            changes["budget"] = json.dumps(budget)
+        case.levels = replace(case.levels, generation=case.levels.generation + 1, **changes)
+        await self.world.backing.set_levels(case.run_id, case.levels)
+        self.world.hint([case.run_id])
+
+    async def _reopen(self, case: Case) -> None:
         """A run that failed is continued, as a new retryToken does it."""
-        await self.world.check()
-        history = self.world.history
-        assert history is not None
-        if history.final is None or history.final.final.outcome == pb.OUTCOME_SUCCEEDED:
+        await self.world.check(case.run_id)
+        history = case.watched.history
+        if history.final is None or history.final.final.outcome != pb.OUTCOME_FAILED:
             return
-        info = await self.world.backing.get_run(self.run_id)
+        info = await self.world.backing.get_run(case.run_id)
         assert info is not None
         record = pb.NodeRecord(
             format=FORMAT, id=f"reopened.{history.head}", kind=REOPENED, epoch=info.run.epoch + 1
         )
         await self.world.backing.reopen(
-            LogRow(run_id=self.run_id, seq=history.head + 1, record=record.SerializeToString())
+            LogRow(run_id=case.run_id, seq=history.head + 1, record=record.SerializeToString())
         )
-        await self.world.check()
+        await self.world.check(case.run_id)
 
-    async def _judge(self) -> None:
-        history = self.world.history
-        assert history is not None and history.final is not None
-        answer = history.final.output.inline.decode()
-        if answer != str(answer_of(self.plan)):
-            raise Violation(f"the answer is {answer}, not {answer_of(self.plan)}")
-        for process, node_id in self.world.cancelled:
-            if process not in self.hard and not self.loop.dead(process):
-                raise Violation(f"{process} cut off {node_id}, and was not told to")
+    # --- the end
+
+    async def _over(self, case: Case) -> bool:
+        await self.world.check(case.run_id)
+        final = case.watched.history.final
+        return final is not None and final.final.outcome != pb.OUTCOME_FAILED
+
+    async def _judge(self, case: Case) -> None:
+        watched, plan = case.watched, case.plan
+        final = watched.history.final
+        assert final is not None
+        answer = final.output.inline.decode()
+        if final.final.outcome == pb.OUTCOME_SUCCEEDED and answer != str(plan.answer):
+            raise Violation(f"the answer is {answer}, not {plan.answer}")
+        reasons = {"Completed", "Broken" if plan.fatal else "", "Cancelled" if watched.cancel_asked else ""}
+        reasons.add("BudgetExceeded" if plan.budget.get("onExceeded") == "Fail" else "")
+        for found in (found for finals in watched.finals.values() for found in finals):
+            if found.reason not in reasons:
+                raise Violation(f"the run ended with {found.reason}: {found.message}")
+        attempts = await self.world.backing.attempts(case.run_id)
+        crashes = [row for row in attempts if row.outcome is AttemptOutcome.CRASHED]
+        before = [row for row in crashes if row.attempt < watched.history.attempt]
+        if self.world.strict and watched.crashes_drawn != len(before):
+            raise Violation(f"{len(before)} crashes, and {watched.crashes_drawn} retries drawn for them")
+        self.world.judge(watched)

@@ -14,6 +14,7 @@ import contextvars
 import heapq
 import itertools
 import random
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -41,6 +42,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._dead: set[str] = set()
         self._graveyard: list[Any] = []
         self._tasks: list[Any] = []
+        self._owners: dict[Any, str] = {}
         self._steps_of: dict[str, int] = {}
 
     # --- processes
@@ -61,6 +63,19 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def dead(self, process: str) -> bool:
         return process in self._dead
+
+    def stopped(self, process: str) -> bool:
+        return process in self._stopped
+
+    def context_of(self, process: str) -> contextvars.Context:
+        """For what is scheduled as a part of another process."""
+        context = contextvars.copy_context()
+        context.run(PROCESS.set, process)
+        return context
+
+    def tasks_of(self, process: str) -> list[Any]:
+        """Its tasks that are not done."""
+        return [task for task in self._tasks if not task.done() and self._owners[task] == process]
 
     # --- what asyncio asks
 
@@ -83,6 +98,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, **kwargs)
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         self._tasks.append(task)
+        self._owners[task] = PROCESS.get()
         return task
 
     def call_soon(  # type: ignore[override]
@@ -134,12 +150,15 @@ class SimLoop(asyncio.AbstractEventLoop):
     def _bury(self) -> None:
         """Takes apart what was killed in its middle, so that nobody hears of it later."""
         self._queues.clear()
-        for task in self._tasks:
-            for _ in range(5):  # a `finally` may await: it is cut off again
-                if not task.done():
-                    with contextlib.suppress(BaseException):
-                        task.get_coro().close()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of what it has not come to any more
+            for task in self._tasks:
+                for _ in range(5):  # a `finally` may await: it is cut off again
+                    if not task.done():
+                        with contextlib.suppress(BaseException):
+                            task.get_coro().close()
         self._tasks.clear()
+        self._owners.clear()
 
     def _step(self) -> None:
         ready = [p for p, queue in self._queues.items() if queue and p not in self._stopped]

@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 
-from agentrun.graph.executor import Executor
+from agentrun.graph import executor as executor_module
+from agentrun.graph.budget import Budget
+from agentrun.graph.drive import Drive
+from agentrun.graph.executor import Executor, Outcome
 from agentrun.graph.node import NodeRun
+from agentrun.graph.scopes import Scopes
 from agentrun.log.appender import Appender
 from agentrun.log.claim import _Claim
+from agentrun.log.errors import StoreUnavailable
+from agentrun.log.final import final_record
 from agentrun.log.memory import Database, MemoryStore
+from agentrun.log.runlog import RunLog
 from agentrun.log.store import LogRow, Token
 from agentrun.log.tail import Tail
 from agentrun.proto import log_pb2 as pb
@@ -56,6 +63,9 @@ def test_ended_set_apart_from_the_final_record_is_found() -> None:
     assert "ended is" in found(lambda loop: EndedApart(Database(loop.time)))
 
 
+# --- the log
+
+
 def test_an_unread_row_count_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     async def unread(self: Appender, tail: Tail, row: LogRow, token: Token) -> None:
         sent_at = self.clock.monotonic()
@@ -76,6 +86,53 @@ def test_a_confirmation_stamped_at_receipt_is_found(monkeypatch: pytest.MonkeyPa
     assert "fenced off" in found()
 
 
+def test_a_final_record_that_does_not_end_the_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read(self: Any) -> None:
+        for seq, data in await self.store.read_rows(self.run_id, after=self.history.head):
+            self._fold(seq, data)
+
+    monkeypatch.setattr(_Claim, "_read", read)
+    assert "behind a final record" in found()
+
+
+def test_a_crash_that_is_drawn_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attempt record that was made before an older one landed says again what that one said."""
+    attempt_record = _Claim._attempt_record
+
+    async def once(self: Any) -> bytes:
+        record = self.record or await attempt_record(self)
+        self.crashes_since = self.history.attempt
+        assert isinstance(record, bytes)
+        return record
+
+    monkeypatch.setattr(_Claim, "_attempt_record", once)
+    assert "retries drawn" in found()
+
+
+def test_a_served_run_that_keeps_its_place_in_line_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def round_(self: Appender) -> None:
+        token = await self.store.connect()
+        for tail in list(self._waiting):
+            if tail.token != token:
+                await self._recover(tail, token)
+        for tail in list(self._waiting):
+            if tail.broken is not None or (not tail.unsent and tail.token == token):
+                del self._waiting[tail]
+        rows = self._take(token)
+        try:
+            await self._send(rows, token)
+        except StoreUnavailable:
+            for tail, _ in rows:
+                tail.token = None
+            raise
+
+    monkeypatch.setattr(Appender, "_round", round_)
+    assert "passed over" in found()
+
+
+# --- the graph
+
+
 def test_a_successor_launched_before_its_parent_is_acknowledged_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -92,15 +149,6 @@ def test_a_successor_launched_before_its_parent_is_acknowledged_is_found(
     assert "its parent" in found()
 
 
-def test_a_final_record_that_does_not_end_the_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def read(self: Any) -> None:
-        for seq, data in await self.store.read_rows(self.run_id, after=self.history.head):
-            self._fold(seq, data)
-
-    monkeypatch.setattr(_Claim, "_read", read)
-    assert "behind a final record" in found()
-
-
 def test_a_lost_sibling_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     fail = Executor._fail
 
@@ -113,3 +161,85 @@ def test_a_lost_sibling_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Executor, "_fail", fail_all)
     assert "cut off" in found()
+
+
+def test_a_second_final_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end does not wait for what is under way: the node's final record may be."""
+
+    async def conclude(log: RunLog, scopes: Scopes, stop: Outcome | None, observe: Any) -> Outcome:
+        final = log.history.final
+        if final is not None:
+            return Outcome(outcome=final.final.outcome, reason=final.final.reason)
+        stop = stop or Outcome(outcome=pb.OUTCOME_SUCCEEDED, reason="Completed")
+        if not stop.paused:
+            log.sealed = False
+            record = final_record(stop.outcome, stop.reason, "", epoch=log.epoch, now_us=log.now_us())
+            await log.append(record)
+        return stop
+
+    monkeypatch.setattr(executor_module, "conclude", conclude)
+    assert "final record" in found()
+
+
+def test_an_outcome_that_the_log_does_not_have_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that was told to stop says so, though its final record has gone in."""
+    run = Executor.run
+
+    async def told(self: Executor) -> Outcome:
+        outcome = await run(self)
+        return self._stop or outcome
+
+    monkeypatch.setattr(Executor, "run", told)
+    assert "ended with" in found()
+
+
+def test_a_turn_that_is_not_held_between_its_tries_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def settle(self: Budget, node_id: str) -> None:
+        self._turns.discard(node_id)
+        self._retries.discard(node_id)
+        self.release(node_id)
+
+    monkeypatch.setattr(Budget, "settle", settle)
+    assert "turns and retries" in found()
+
+
+def test_a_reservation_that_is_not_counted_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def reserve(self: Budget, node_id: str, tokens: int) -> None:
+        return None
+
+    monkeypatch.setattr(Budget, "reserve", reserve)
+    assert "tokens are used" in found()
+
+
+def test_a_graph_that_is_closed_behind_its_nodes_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    close_scope, try_ = Executor.close_scope, Executor._try
+
+    async def behind(self: Executor, spawn: pb.Spawn, kind: Any) -> None:
+        try:
+            await try_(self, spawn, kind)
+        finally:
+            close_scope(self, spawn.id + "/")
+
+    monkeypatch.setattr(Executor, "close_scope", lambda self, scope: None)
+    monkeypatch.setattr(Executor, "_try", behind)
+    assert found()
+
+
+# --- around it
+
+
+def test_a_side_statement_that_is_cut_off_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentrun.graph.drive.AROUND_SECONDS_MAX", 0.0)
+    assert "cut off" in found()
+
+
+def test_a_task_that_is_left_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Drive.run
+    left: list[asyncio.Task[None]] = []
+
+    async def leave(self: Drive) -> Outcome:
+        left.append(asyncio.create_task(self.log.watch()))
+        return await run(self)
+
+    monkeypatch.setattr(Drive, "run", leave)
+    assert "left" in found()
