@@ -46,8 +46,8 @@ def preferring(node: str) -> Object:
 @contextmanager
 def cordoned(node: str) -> Iterator[None]:
     """Takes no new pods meanwhile."""
-    Kubectl()("cordon", node)
     try:
+        Kubectl()("cordon", node)
         yield
     finally:
         Kubectl()("uncordon", node)
@@ -92,8 +92,8 @@ def put_operator_on(node: str) -> None:
 @contextmanager
 def operator_scaled(replicas: int) -> Iterator[None]:
     """So many operators at once, meanwhile; 0: none."""
-    system("scale", "deployment", OPERATOR, f"--replicas={replicas}")
     try:
+        system("scale", "deployment", OPERATOR, f"--replicas={replicas}")
         wait_operator(replicas)
         yield
     finally:
@@ -108,8 +108,8 @@ def operator_setting(**variables: str) -> Iterator[None]:
     assert deployment is not None
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     old = {each["name"]: each.get("value") for each in container["env"]}
-    _set_env({name: old.get(name) for name in variables} | variables)
     try:
+        _set_env(dict(variables))
         yield
     finally:
         _set_env({name: old.get(name) for name in variables})

@@ -42,7 +42,13 @@ class Stubs:
             command=["python", "/stub/stub_server.py"],
             volumeMounts=[{"name": "stub", "mountPath": "/stub"}],
             ports=[{"containerPort": PORT}],
-            readinessProbe={"httpGet": {"path": "/counts", "port": PORT}, "periodSeconds": 1},
+            # Once it serves it stays: a busy machine is no reason to take its address away.
+            readinessProbe={
+                "httpGet": {"path": "/counts", "port": PORT},
+                "periodSeconds": 1,
+                "timeoutSeconds": 5,
+                "failureThreshold": 30,
+            },
         )
         pod = restricted_pod(
             NAME,
