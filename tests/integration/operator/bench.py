@@ -28,7 +28,7 @@ from tests.integration.operator.fake_api import Body, FakeApi
 from tests.integration.operator.kubelet import Runner, start_pod
 
 T = TypeVar("T")
-SECONDS_MAX = 10.0
+SECONDS_MAX = 40.0
 QUICK = Times(
     sweep=1.0,
     progress=0.3,

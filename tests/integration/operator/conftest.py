@@ -13,7 +13,7 @@ from tests.integration.operator.bench import Bench, bench
 
 Scenario = Callable[[Bench], Awaitable[None]]
 Play = Callable[..., None]
-SECONDS_MAX = 60.0
+SECONDS_MAX = 180.0
 
 
 @pytest.fixture
