@@ -183,8 +183,9 @@ class World:
         for process, epoch, outcome in run.returned:
             if self.strict and outcome.paused and run.finals.get(epoch):
                 self.refuse(f"{process} ended with {outcome}, and its epoch has a final record")
+        ended = {process for process, _, _ in run.returned}
         for process, node_id in run.cut_off:
-            if process not in run.told and not self.loop.dead(process):
+            if process in ended and process not in run.told:
                 self.refuse(f"{process} cut off {node_id}, and was not told to")
 
     # --- hints
