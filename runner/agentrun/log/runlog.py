@@ -146,14 +146,16 @@ class RunLog:
         """The bytes of a payload, from wherever they are."""
         if payload.WhichOneof("where") != "blob":
             return payload.inline
-        get = partial(self._blobs.get, self.run_id, payload.blob)
-        try:
-            return await self._retried(get)
-        except BlobMissing:
-            if not self._blobs.with_log:
-                raise
-            await self.look()  # where a failover has lost it, it is stored again with its record
-            return await self._retried(get)
+        server = None
+        while True:
+            try:
+                return await self._retried(partial(self._blobs.get, self.run_id, payload.blob))
+            except BlobMissing:
+                if not self._blobs.with_log:
+                    raise
+                # Where a failover has lost it, a look has it stored again, with its record.
+                if server == (server := (await self.look()).server):
+                    raise
 
     # --- the fence
 

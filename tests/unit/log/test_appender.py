@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from agentrun.log.appender import PACK_ROWS_MAX, Appender
-from agentrun.log.errors import Fenced, StoreUnavailable
+from agentrun.log.errors import BlobMissing, Fenced, StoreUnavailable
 from agentrun.log.memory import MemoryStore
 from agentrun.log.runlog import RunLog
 from agentrun.log.tail import RETAINED_BYTES_MAX, RETAINED_ROWS_MAX
@@ -369,6 +369,15 @@ async def test_a_blob_that_a_failover_lost_can_be_read_before_anything_is_append
     world.lose(A, 1)
     assert await world.logs[A].payload(world.logs[A].history.done["a"].output) == output.inline
     assert world.ids(A) == ["a"]
+
+
+@scenario
+async def test_a_blob_that_is_not_there_is_missing_without_end(world: World) -> None:
+    await world.claim(A)
+    await world.logs[A].append(pb.NodeRecord(id="a", kind="work", output=pb.Payload(inline=b"x" * 9_000)))
+    world.database.runs[A].blobs.clear()
+    with pytest.raises(BlobMissing):
+        await world.logs[A].payload(world.logs[A].history.done["a"].output)
 
 
 @scenario
