@@ -17,7 +17,7 @@ TYPED := runner/agentrun operator/agentrun_operator api/agentrun_api tests requi
 PROTO_FILES := $(wildcard proto/agentrun/proto/*.proto)
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I proto
 
-.PHONY: help run test check fmt proto crds e2e-model images kind-up kind-load deploy e2e kind-down lock upgrade clean dev
+.PHONY: help run test check fmt proto crds e2e-model images kind-up kind-load deploy e2e e2e-slow kind-down lock upgrade clean dev
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ deploy: $(if $(shell command -v helm),,dev) ## install agentrun on it, or bring 
 
 e2e: dev ## tests on a cluster that is brought up for them (KEEP=1 keeps it, or uses one that is up)
 	@.ci/with-cluster $(BIN)/python -m pytest tests/e2e/cluster $(ARGS)
+
+e2e-slow: dev ## tests of long outages on a cluster, by hand; some are still being proven
+	@.ci/with-cluster $(BIN)/python -m pytest tests/e2e/slow $(ARGS)
 
 kind-down: ## take the cluster down
 	@.ci/cluster down
