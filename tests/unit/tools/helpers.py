@@ -10,7 +10,7 @@ import pytest
 
 from agentrun.tools import HttpEndpoint, HttpSession, Tool, ToolCall, ToolError, ToolOutput, build_tool
 
-D40 = (
+NUMBERS = (
     '{"id": 9007199254740993, "n": 1, "f": 1.0, "e": 1e400, "neg": -0.0, '
     '"big": 123456789012345678901234567890, "amount": 19.90}'
 )

@@ -9,7 +9,7 @@ import pytest
 
 from agentrun.tools import ArgumentsError, parse_arguments
 from agentrun.tools.arguments import NESTING_MAX, write_exact
-from tests.unit.tools.helpers import D40
+from tests.unit.tools.helpers import NUMBERS
 
 
 @pytest.mark.parametrize("text", ["", " \n", "{}", " { } "])
@@ -18,7 +18,7 @@ def test_no_arguments_are_an_empty_object(text: str) -> None:
 
 
 def test_integers_are_exact_and_numbers_keep_their_kind() -> None:
-    got = parse_arguments(D40.replace('"e": 1e400, ', ""))
+    got = parse_arguments(NUMBERS.replace('"e": 1e400, ', ""))
     assert got["id"] == 9007199254740993
     assert got["big"] == 123456789012345678901234567890
     assert [type(got[name]) for name in ("n", "f", "neg", "amount")] == [int, float, float, float]
@@ -34,7 +34,7 @@ def test_a_literal_number_is_written_again_as_it_was() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (D40, "1e400 is too large"),
+        (NUMBERS, "1e400 is too large"),
         ('{"n": NaN}', "NaN is no JSON number"),
         ('{"n": -Infinity}', "-Infinity is no JSON number"),
         ('{"n": ' + "9" * 5000 + "}", "too many digits"),

@@ -15,7 +15,7 @@ from agentrun.tools import (
 )
 from agentrun.tools.http import RESPONSE_BYTES_MAX
 from tests.support.stub_tools import Answer, StubTools
-from tests.unit.tools.helpers import D40, a_call, endpoint_tool, failing, run
+from tests.unit.tools.helpers import NUMBERS, a_call, endpoint_tool, failing, run
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def stub() -> Iterator[StubTools]:
 # Requests
 
 
-@pytest.mark.parametrize("text", [D40, '{ "a":1 ,\n"b" : "\\u00e9é" }\n', "{}"])
+@pytest.mark.parametrize("text", [NUMBERS, '{ "a":1 ,\n"b" : "\\u00e9é" }\n', "{}"])
 def test_the_body_is_the_models_own_text_byte_for_byte(stub: StubTools, text: str) -> None:
     output = run(endpoint_tool(stub.url("/echo")), text)
     assert stub.bodies("/echo") == [text.encode()]

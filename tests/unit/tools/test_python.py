@@ -17,7 +17,7 @@ import pytest
 from agentrun.tools import Effect, ToolError
 from tests.support.stub_tools import wait_until
 from tests.unit.tools import sample_functions
-from tests.unit.tools.helpers import D40, a_call, run
+from tests.unit.tools.helpers import NUMBERS, a_call, run
 from tests.unit.tools.helpers import python_tool as tool
 
 
@@ -56,19 +56,19 @@ def test_a_function_gets_what_its_annotations_say(function: str, arguments: str,
 
 
 def test_numbers_come_as_the_model_wrote_them() -> None:
-    output = run(tool("echo"), D40.replace('"e": 1e400, ', ""))
+    output = run(tool("echo"), NUMBERS.replace('"e": 1e400, ', ""))
     assert output.content == (
         '{"id":9007199254740993,"n":1,"f":1.0,"neg":-0.0,'
         '"big":123456789012345678901234567890,"amount":"19.9","e":0.0}'
     )
-    assert run(tool("raw"), f'{{"value": {D40.replace("1e400", "1e300")}}}').content == (
+    assert run(tool("raw"), f'{{"value": {NUMBERS.replace("1e400", "1e300")}}}').content == (
         '{"id":9007199254740993,"n":1,"f":1.0,"e":1e+300,"neg":-0.0,'
         '"big":123456789012345678901234567890,"amount":19.9}'
     )
 
 
 def test_a_number_too_large_for_a_float_is_refused_and_never_infinite() -> None:
-    output = run(tool("echo"), D40)
+    output = run(tool("echo"), NUMBERS)
     assert output.is_error
     assert "1e400 is too large" in output.content
 
