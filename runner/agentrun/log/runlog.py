@@ -165,8 +165,10 @@ class RunLog:
         return self._tail.broken is not None
 
     def fresh(self) -> bool:
-        """True: a confirmation was sent at most FRESH_SECONDS_MAX ago. Says nothing about later."""
-        return self.clock.monotonic() - self._tail.confirmed_at <= FRESH_SECONDS_MAX
+        """True: a confirmation was sent at most FRESH_SECONDS_MAX ago, and nothing that a failover
+        has lost is still to be appended again. Says nothing about later."""
+        tail = self._tail
+        return tail.acked >= tail.stood_to and self.clock.monotonic() - tail.confirmed_at <= FRESH_SECONDS_MAX
 
     async def confirm(self) -> None:
         """Returns when the confirmation is fresh; await it as the last step before a call."""
@@ -185,14 +187,14 @@ class RunLog:
 
     async def _look(self) -> Look:
         sent_at = self.clock.monotonic()
-        acked = self._tail.acked
+        stood_to = self._tail.stood_to
         look = await self.store.look(self.run_id, attempt=self.attempt)
         if why := self._tail.refusal(look):
             self._tail.break_off(Fenced(self.run_id, why))
         if self._tail.broken is not None:
             raise self._tail.broken
         assert look is not None
-        if look.head < acked:
+        if look.head < stood_to:
             # A failover lost records. They go in again before anything is launched.
             self._tail.token = None
             self._appender.submit(self._tail)

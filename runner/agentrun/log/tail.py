@@ -52,7 +52,8 @@ class Tail:
         self._on_ack = on_ack
         self._put_blob = put_blob
         self._blobs: dict[int, Sequence[pb.Payload]] = {}
-        self._folded = head
+        self.stood_to = head
+        """The greatest seq that ever was acknowledged: over `acked` while lost rows go in again."""
         self._futures: dict[int, asyncio.Future[None]] = {}
         self._retained: deque[LogRow] = deque()
         self._retained_bytes = 0
@@ -94,8 +95,8 @@ class Tail:
         self.acked = row.seq
         self.retain(row)
         self.confirm(sent_at)
-        if row.seq > self._folded:  # not when a lost row was appended again
-            self._folded = row.seq
+        if row.seq > self.stood_to:  # not when a lost row was appended again
+            self.stood_to = row.seq
             self._on_ack(row)
         future = self._futures.pop(row.seq, None)
         if future is not None and not future.done():

@@ -372,6 +372,24 @@ async def test_a_blob_that_a_failover_lost_can_be_read_before_anything_is_append
 
 
 @scenario
+async def test_nothing_is_launched_while_what_a_failover_lost_is_on_its_way_again(world: World) -> None:
+    await world.claim(A)
+    output = pb.Payload(inline=b"x" * 9_000)
+    await world.logs[A].append(pb.NodeRecord(id="a", kind="work", output=output))
+    world.database.runs[A].blobs.clear()
+    world.lose(A, 1)
+    world.before.extend([waiting(20), raising(LOST), waiting(3)])
+    with pytest.raises(StoreUnavailable):
+        await world.logs[A]._look()  # by which it is noticed
+    await asyncio.sleep(1)
+    assert not world.logs[A].fresh()
+    reading = asyncio.create_task(world.logs[A].payload(world.logs[A].history.done["a"].output))
+    await world.logs[A].confirm()
+    assert world.ids(A) == ["a"]
+    assert await reading == output.inline
+
+
+@scenario
 async def test_a_blob_that_is_not_there_is_missing_without_end(world: World) -> None:
     await world.claim(A)
     await world.logs[A].append(pb.NodeRecord(id="a", kind="work", output=pb.Payload(inline=b"x" * 9_000)))
