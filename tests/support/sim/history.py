@@ -42,7 +42,9 @@ OWNER = "sim"
 STEPS_MAX = 300_000
 OUTAGE_SECONDS_MAX = 600.0
 DEAF_SECONDS_MAX = 4.0
-"""By then also a node that heeds a cancel late has ended."""
+"""By then also a node that heeds a cancel late has ended, if no statement of its is slow."""
+
+LEFT_CHECKS_MAX = 20
 
 
 class Run:
@@ -155,9 +157,12 @@ class Run:
         ]
         results = [await task for task in tasks]
         await appender.close()
-        await asyncio.sleep(DEAF_SECONDS_MAX)
-        left = [task for task in self.loop.tasks_of(process) if task is not asyncio.current_task()]
-        if left:
+        for _ in range(LEFT_CHECKS_MAX):
+            await asyncio.sleep(DEAF_SECONDS_MAX)
+            left = [task for task in self.loop.tasks_of(process) if task is not asyncio.current_task()]
+            if not left:
+                break
+        else:
             return Violation(f"{process} has ended and left {left}")
         return next((result for result in results if isinstance(result, Violation)), None)
 
