@@ -15,7 +15,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from agentrun_operator.settings import Settings, SettingsError, read
+from agentrun.log.environment import SettingsError
+from agentrun_operator.settings import Settings, read
 
 EXIT_CANNOT_START = 2
 

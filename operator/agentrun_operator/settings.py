@@ -14,19 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
+from agentrun.log.environment import Reader, SettingsError, one_of, parse_url, switch
 from agentrun_operator.podspec import PodSettings
 
 T = TypeVar("T")
-
-
-class SettingsError(Exception):
-    """`problems`: one line a variable, each beginning with its name."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
 
 
 class RolloutPolicy(StrEnum):
@@ -103,14 +95,14 @@ class Settings:
 
 def read(environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings. Raises SettingsError."""
-    reader = _Reader(environ)
+    reader = Reader(environ)
     one = reader.one
-    url = one("AGENTRUN_DATABASE_URL", _url, None)
+    url = one("AGENTRUN_DATABASE_URL", parse_url, None)
     image = one("AGENTRUN_RUNNER_IMAGE", str, None)
     pods = PodSettings(
         image=image or "none",
         image_pull_policy=one(
-            "AGENTRUN_RUNNER_IMAGE_PULL_POLICY", _one_of("Always", "IfNotPresent", "Never"), "IfNotPresent"
+            "AGENTRUN_RUNNER_IMAGE_PULL_POLICY", one_of("Always", "IfNotPresent", "Never"), "IfNotPresent"
         ),
         image_pull_secrets=one("AGENTRUN_RUNNER_IMAGE_PULL_SECRETS", _names, ()),
         store_secret_name=one("AGENTRUN_RUNNER_SECRET_NAME", _name, PodSettings.store_secret_name),
@@ -121,12 +113,12 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
     settings = Settings(
         installation=one("AGENTRUN_INSTALLATION", _name, Settings.installation),
         database_url=url or "",
-        listen_url=one("AGENTRUN_DATABASE_LISTEN_URL", _url, ""),
-        prepared_statements=one("AGENTRUN_DATABASE_PREPARED_STATEMENTS", _switch, True),
+        listen_url=one("AGENTRUN_DATABASE_LISTEN_URL", parse_url, ""),
+        prepared_statements=one("AGENTRUN_DATABASE_PREPARED_STATEMENTS", switch, True),
         namespaces=one("AGENTRUN_NAMESPACES", _names, ()),
         pods=pods,
         rollout=RolloutPolicy(
-            one("AGENTRUN_ROLLOUT_POLICY", _one_of(*RolloutPolicy), RolloutPolicy.ON_NEXT_START)
+            one("AGENTRUN_ROLLOUT_POLICY", one_of(*RolloutPolicy), RolloutPolicy.ON_NEXT_START)
         ),
         rollout_unavailable_max=one("AGENTRUN_ROLLOUT_MAX_UNAVAILABLE", _whole(1, 10_000), 1),
         workers=one("AGENTRUN_WORKERS", _whole(1, 256), Settings.workers),
@@ -134,8 +126,8 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         request_timeout=one("AGENTRUN_REQUEST_TIMEOUT_SECONDS", _seconds, Settings.request_timeout),
         watch_timeout=one("AGENTRUN_WATCH_TIMEOUT_SECONDS", _seconds, Settings.watch_timeout),
         watch_inactivity=one("AGENTRUN_WATCH_INACTIVITY_SECONDS", _seconds, Settings.watch_inactivity),
-        log_level=one("AGENTRUN_LOG_LEVEL", _one_of("debug", "info", "warning", "error"), "info"),
-        log_json=one("AGENTRUN_LOG_FORMAT", _one_of("text", "json"), "text") == "json",
+        log_level=one("AGENTRUN_LOG_LEVEL", one_of("debug", "info", "warning", "error"), "info"),
+        log_json=one("AGENTRUN_LOG_FORMAT", one_of("text", "json"), "text") == "json",
         times=Times(
             sweep=one("AGENTRUN_SWEEP_SECONDS", _seconds, Times.sweep),
             lost_node=one("AGENTRUN_LOST_NODE_SECONDS", _seconds, Times.lost_node),
@@ -146,36 +138,6 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
     return settings
 
 
-class _Reader:
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        self.problems: list[str] = []
-
-    def one(self, name: str, parse: Callable[[str], T], default: Any) -> Any:
-        """The variable's value; without it `default`, where None says that there must be one."""
-        text = self._environ.get(name, "").strip()
-        if not text:
-            if default is None:
-                state = "is empty" if name in self._environ else "is not set"
-                self.problems.append(f"{name} {state}")
-            return default
-        try:
-            return parse(text)
-        except ValueError as error:
-            self.problems.append(f"{name} {error}")
-            return default
-
-
-def _url(text: str) -> str:
-    try:
-        good = text.startswith(("postgres://", "postgresql://")) and (urlsplit(text).port or True)
-    except ValueError:
-        good = False
-    if not good:
-        raise ValueError("must be a URL that begins with postgresql://")
-    return text
-
-
 def _name(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", text):
         raise ValueError(f"must be lower-case letters, digits, '-' and '.', not {text[:60]!r}")
@@ -184,22 +146,6 @@ def _name(text: str) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(_name(part.strip()) for part in text.split(",") if part.strip())
-
-
-def _switch(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"must be true or false, not {text[:60]!r}")
-    return text.lower() == "true"
-
-
-def _one_of(*known: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        found = next((name for name in known if name.lower() == text.lower()), None)
-        if found is None:
-            raise ValueError(f"must be {' or '.join(known)}, not {text[:60]!r}")
-        return found
-
-    return parse
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:

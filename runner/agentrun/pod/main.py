@@ -17,6 +17,7 @@ from typing import NoReturn
 from agentrun.log.appender import OUTAGE_SECONDS_MAX, retried
 from agentrun.log.blobs import TableBlobs
 from agentrun.log.clock import Clock
+from agentrun.log.environment import SettingsError
 from agentrun.log.errors import (
     Fenced,
     LogError,
@@ -30,7 +31,7 @@ from agentrun.log.summary import Phase, phase_of
 from agentrun.pod import ending, settings
 from agentrun.pod.ending import CannotStart, Ending
 from agentrun.pod.output import Output, take_over_logging
-from agentrun.pod.settings import Settings, SettingsError
+from agentrun.pod.settings import Settings
 from agentrun.signals import EXIT_PAUSED, LAST_WORDS_SECONDS_MAX, Signals, close_attempt_apart
 
 CONNECT_SECONDS_MAX = 5.0

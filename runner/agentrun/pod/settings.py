@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 from uuid import UUID
+
+from agentrun.log.environment import Reader, SettingsError, one_of, parse_url, switch
 
 GRACE_SECONDS = 30.0
 GRACE_SECONDS_MAX = 86400.0
@@ -23,14 +25,6 @@ TERMINATION_LOG = "/dev/termination-log"
 LEVELS = ("debug", "info", "warning", "error")
 
 T = TypeVar("T")
-
-
-class SettingsError(Exception):
-    """`problems`: one line a variable, each beginning with its name."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,18 +80,18 @@ def termination_log(environ: Mapping[str, str] = os.environ) -> Path:
 
 def read(environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings. Raises SettingsError."""
-    reader = _Reader(environ)
+    reader = Reader(environ)
     one = reader.one
-    url = one("AGENTRUN_DATABASE_URL", _url, None)
+    url = one("AGENTRUN_DATABASE_URL", parse_url, None)
     run_id = one("AGENTRUN_RUN_ID", _run_id, None)
     attempt = one("AGENTRUN_ATTEMPT", _attempt, None)
     grace_seconds = one("AGENTRUN_GRACE_SECONDS", _grace, GRACE_SECONDS)
-    listen_url = one("AGENTRUN_DATABASE_LISTEN_URL", _url, "")
-    prepared = one("AGENTRUN_DATABASE_PREPARED_STATEMENTS", _switch, True)
+    listen_url = one("AGENTRUN_DATABASE_LISTEN_URL", parse_url, "")
+    prepared = one("AGENTRUN_DATABASE_PREPARED_STATEMENTS", switch, True)
     config_dir = environ.get("AGENTRUN_CONFIG_DIR", "")
     one("AGENTRUN_BLOBS", _blobs, "")
-    one("AGENTRUN_LOG_FORMAT", _one_of("text", "json"), "")
-    one("AGENTRUN_LOG_LEVEL", _one_of(*LEVELS), "")
+    one("AGENTRUN_LOG_FORMAT", one_of("text", "json"), "")
+    one("AGENTRUN_LOG_LEVEL", one_of(*LEVELS), "")
     if reader.problems or url is None or run_id is None or attempt is None or grace_seconds is None:
         raise SettingsError(reader.problems)
     return Settings(
@@ -111,36 +105,6 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         listen_url=listen_url or "",
         prepared_statements=prepared is not False,
     )
-
-
-class _Reader:
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-        self.problems: list[str] = []
-
-    def one(self, name: str, parse: Callable[[str], T], default: T | None) -> T | None:
-        """The variable's value; without it `default`, where None says that there must be one."""
-        text = self._environ.get(name, "").strip()
-        if not text:
-            if default is None:
-                state = "is empty" if name in self._environ else "is not set"
-                self.problems.append(f"{name} {state}")
-            return default
-        try:
-            return parse(text)
-        except ValueError as error:
-            self.problems.append(f"{name} {error}")
-            return None
-
-
-def _url(text: str) -> str:
-    try:
-        good = text.startswith(("postgres://", "postgresql://")) and (urlsplit(text).port or True)
-    except ValueError:
-        good = False
-    if not good:
-        raise ValueError("must be a URL that begins with postgresql://")
-    return text
 
 
 def _run_id(text: str) -> UUID:
@@ -161,23 +125,8 @@ def _grace(text: str) -> float:
     return float(text)
 
 
-def _switch(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError(f"must be true or false, not {text[:60]!r}")
-    return text.lower() == "true"
-
-
 def _blobs(text: str) -> str:
     scheme = text.partition(":")[0] if ":" in text else "folder"
     if scheme in ("folder", "file"):
         raise ValueError("names a folder, and a pod's files go with the pod; leave it unset for the database")
     raise ValueError(f"names a store of the kind {scheme[:20]!r}, which this version has not; leave it unset")
-
-
-def _one_of(*known: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text.lower() not in known:
-            raise ValueError(f"must be {' or '.join(known)}, not {text[:60]!r}")
-        return text.lower()
-
-    return parse

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from agentrun.log.environment import SettingsError
 from agentrun_operator.cli import main
-from agentrun_operator.settings import RolloutPolicy, SettingsError, read
+from agentrun_operator.settings import RolloutPolicy, read
 
 ENVIRON = {
     "AGENTRUN_DATABASE_URL": "postgresql://user:hunter2@db/agentrun",

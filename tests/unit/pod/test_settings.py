@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agentrun.pod.settings import LogSettings, SettingsError, log_settings, read
+from agentrun.log.environment import SettingsError
+from agentrun.pod.settings import LogSettings, log_settings, read
 
 RUN_ID = "0b0e6a52-6f0f-4a8e-9f53-0b7c5a3f5e11"
 GOOD = {
