@@ -202,12 +202,6 @@ class RunLog:
         self._tail.confirm(sent_at)
         return look
 
-    async def watch(self) -> None:
-        """Looks every LOOK_SECONDS until cancelled or fenced (raises)."""
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await self.look()
-
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await self._appender.retried(call)
 

@@ -238,7 +238,7 @@ def test_a_task_that_is_left_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[asyncio.Task[None]] = []
 
     async def leave(self: Drive) -> Outcome:
-        left.append(asyncio.create_task(self.log.watch()))
+        left.append(asyncio.create_task(asyncio.sleep(1e6)))
         return await run(self)
 
     monkeypatch.setattr(Drive, "run", leave)
