@@ -307,6 +307,9 @@ class Executor:
         try:
             with machine_errors():
                 await self.log.append(record, check=lambda: self.check(record.id))
+        except asyncio.CancelledError:  # what it has cost counts before its room is given to others
+            await self.log.landed(record.id)
+            raise
         finally:
             if not self.log.knows(record.id):  # it never went: another try may spawn the same
                 self.spawning.difference_update(spawn.id for spawn in record.spawned)

@@ -68,7 +68,7 @@ class RunLog:
         )
         self._tail.retain(own)
         self._news = asyncio.Event()
-        self._pushed: set[str] = set()
+        self._pushed: dict[str, int] = {}
         self.sealed = False
         """A final record is on its way: nothing can be appended behind it."""
         self._wall_us = max(self.clock.wall_us(), history.totals.busy.end_us)
@@ -87,7 +87,7 @@ class RunLog:
         if self.sealed or record.id in self._pushed or record.id in self.history.ids:
             raise CorruptLog(self.run_id, self._tail.next_seq, f"{record.id!r} would break the log")
         self.sealed = record.HasField("final")
-        self._pushed.add(record.id)
+        self._pushed[record.id] = self._tail.next_seq
         record.format = FORMAT
         record.attempt = self.attempt
         record.epoch = self.epoch
@@ -100,6 +100,11 @@ class RunLog:
         """A record of that id stands, or is on its way."""
         return record_id in self._pushed or record_id in self.history.ids
 
+    async def landed(self, record_id: str) -> None:
+        """Waits while that record is on its way, and not broken off."""
+        if (seq := self._pushed.get(record_id)) is not None:
+            await self._tail.reached(seq)
+
     async def settled(self) -> None:
         """Waits until all that was appended is acknowledged, whoever gave up waiting for it."""
         await self._tail.flushed()
@@ -107,7 +112,7 @@ class RunLog:
     def _acknowledged(self, row: LogRow) -> None:
         record = decode(self.run_id, row.seq, row.record)
         self.history.fold(row.seq, record)
-        self._pushed.discard(record.id)
+        self._pushed.pop(record.id, None)
         news, self._news = self._news, asyncio.Event()
         news.set()
 

@@ -78,13 +78,17 @@ class Tail:
     async def flushed(self) -> None:
         """Waits until all rows are acknowledged; raises what broke them off."""
         while self.unsent:
-            seq = self.unsent[-1].seq
+            await self.reached(self.unsent[-1].seq)
+        if self.broken is not None:
+            raise self.broken
+
+    async def reached(self, seq: int) -> None:
+        """Waits until row `seq` is acknowledged, or all are broken off."""
+        while self.acked < seq and self.broken is None:
             future = self._futures.get(seq)
             if future is None or future.done():  # nobody waits for the row any more
                 future = self._futures[seq] = asyncio.get_running_loop().create_future()
             await asyncio.wait([future])
-        if self.broken is not None:
-            raise self.broken
 
     def acknowledge(self, row: LogRow, sent_at: float) -> None:
         """The row stands in the log. `sent_at`: when the statement that says so was sent."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from agentrun.graph.executor import Executor, RetryWaits
 from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned, Usage
+from agentrun.log.store import LogRow
 from tests.support.agents import Bench
 from tests.support.sim.world import SimClock
 
@@ -94,6 +96,40 @@ def test_a_kind_that_is_a_turn_counts_by_itself_and_once(fails: int) -> None:
     assert callers.bench.resume().reason == "Completed"
     assert callers.bench.history.totals.turns == 3
     assert len(callers.calls) == 3 * (fails + 1)
+
+
+def test_what_is_paid_for_and_on_its_way_to_the_log_leaves_no_room_for_others() -> None:
+    """Its parent is over its time, and its own task is cancelled, while its record is under way."""
+    calls: list[str] = []
+
+    async def start(node: NodeContext) -> NodeResult:
+        names = [f"p{i}" for i in range(3)] + [f"late{i}" for i in range(3)]
+        return NodeResult(spawned=[Spawned(kind=name.rstrip("012"), name=name) for name in names])
+
+    async def parent(node: NodeContext) -> NodeResult:
+        return NodeResult(output=await node.subgraph(Spawned(kind="ask", name="ask")))
+
+    async def late(node: NodeContext) -> NodeResult:
+        await asyncio.sleep(4.5)
+        return await ask(node)
+
+    async def ask(node: NodeContext) -> NodeResult:
+        await node.reserve(30)
+        calls.append(node.node_id)
+        return NodeResult(usage=Usage(tokens_in=30))
+
+    kinds = {"start": start, "p": NodeKind(name="p", run=parent, timeout_seconds=4), "ask": ask, "late": late}
+    bench = Bench(kinds, budget={"tokens": 95}, waits=RetryWaits(first=30, last=30))
+
+    async def during(executor: Executor) -> None:
+        async def hook(when: str, rows: Sequence[LogRow]) -> None:
+            if when == "before" and any(b"/ask" in row.record for row in rows):
+                await asyncio.sleep(10)
+
+        bench.stores[-1].hook = hook
+
+    bench.resume(during=during)
+    assert bench.history.totals.tokens < 95 + 30, calls
 
 
 # --- time
