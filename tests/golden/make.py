@@ -1,35 +1,94 @@
-"""Writes the golden logs of the current format: `python -m tests.golden.make`.
+"""Writes the golden logs of the current format that are not there yet: `python -m tests.golden.make`.
 
-To be run once, when a format is new, before it is released. It refuses to touch a
-format that has logs already: those stand for what is stored out there.
+To be run when a format is new, or has a new kind or field, before that is released. It
+never touches a log that is there: those stand for what is stored out there.
 """
 
 from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentrun.log.replay import FORMAT
+from agentrun.log.runlog import INLINE_BYTES_MAX
 from agentrun.proto import log_pb2 as pb
+from agentrun.tools import Effect, ToolOutput
+from agentrun.tools.base import ServerTool
 from tests.golden.logs import FOLDER, Rows, write
 from tests.support.agents import AgentBench, Crash, agent, call, manifest, tool
+from tests.support.tool_servers import ServerBench, entry
 
 PROCESS = b"0123456789abcdef"
 
 
 def main() -> int:
+    """0 where something was written."""
     folder = FOLDER / f"format-{FORMAT}"
-    if folder.exists():
-        print(f"{folder} is there already: what a release wrote is never written anew", file=sys.stderr)
-        return 1
+    written = False
+    for name, of_name in LOGS.items():
+        if (folder / name).exists():
+            print(f"{name} is there already: what a release wrote is never written anew", file=sys.stderr)
+            continue
+        of_name(folder / name)
+        written = True
+        print(f"wrote {folder / name}")
+    return 0 if written else 1
+
+
+def bench_of(name: str, run: Mapping[str, Any]) -> AgentBench:
+    """What goes on with a golden run."""
+    return servers_bench(run) if name == "servers" else AgentBench(run, seed=1)
+
+
+def _write_run(folder: Any) -> None:
     random.seed(1)
-    bench = AgentBench(run_manifest(), seed=1)
+    bench = bench_of("run", run_manifest())
     play(bench)
-    write(folder / "run", bench.rows, bench.database.runs[bench.run_id].blobs, run_manifest())
-    write(folder / "fields", fields(), {})
-    print(f"wrote {folder}")
-    return 0
+    write(folder, bench.rows, bench.database.runs[bench.run_id].blobs, run_manifest())
+
+
+def _write_fields(folder: Any) -> None:
+    write(folder, fields(), {})
+
+
+def _write_servers(folder: Any) -> None:
+    random.seed(1)
+    bench = bench_of("servers", servers_manifest())
+    assert bench.run(Crash(append=6)) is None
+    assert bench.resume().reason == "Completed"
+    write(folder, bench.rows, bench.database.runs[bench.run_id].blobs, servers_manifest())
+
+
+LOGS: dict[str, Callable[[Any], None]] = {
+    "run": _write_run,
+    "fields": _write_fields,
+    "servers": _write_servers,
+}
+
+
+def servers_manifest() -> dict[str, Any]:
+    """An agent with tool servers, whose names are mapped and whose results have files."""
+    turns: list[dict[str, Any]] = [
+        {"toolCalls": [call("one_read", path="a"), call("a_b", path="b")]},
+        {"toolCalls": [call("two_read", path="c")]},
+        {"text": "the answer"},
+    ]
+    return manifest(turns, [tool("look", "read_only", function="echo")])
+
+
+def servers_bench(run: Mapping[str, Any]) -> ServerBench:
+    """Two servers that share a tool's name, and one that is away."""
+    read = ServerTool(name="read", effect=Effect.READ_ONLY, parameters={"type": "object"})
+    odd = ServerTool(name="a.b", description="Odd.", parameters={"oneOf": [{"required": None}]}, binding=b"7")
+    files = [
+        pb.Payload(inline=b"\x89PNG" + bytes(INLINE_BYTES_MAX), media_type="image/png"),
+        pb.Payload(inline=b"small", media_type="text/plain"),
+    ]
+    one = entry("one", [read, odd], output=ToolOutput(content="two files", attachments=files))
+    two = entry("two", [read, ServerTool(name="bad", parameters={"type": "array"})])
+    return ServerBench(run, {"": [one, two, entry("three", away=9, optional=True)]}, seed=1)
 
 
 def run_manifest() -> dict[str, Any]:

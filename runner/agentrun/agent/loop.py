@@ -1,7 +1,9 @@
 """The agent loop as node kinds: a graph that grows a turn at a time.
 
-    append_user_message → run_assistant_turn → run_tool_batch → tool_call … →
+    append_user_message → list_tools … → run_assistant_turn → run_tool_batch → tool_call … →
     run_assistant_turn → … → finalize_run
+
+An agent without tool servers has no list_tools.
 
 Who calls: the executor. What holds: a step's record holds what the step produced,
 never the messages so far; a batch is a barrier over its calls, whose results the
@@ -11,14 +13,15 @@ confirmation and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agentrun.agent import toolbox
 from agentrun.agent.conversation import Conversation, calls_of, text_of
+from agentrun.agent.servers import Offered, ServerEntry, list_steps, list_tools, offered
 from agentrun.agent.steps import LOOP_WINDOW_TURNS, after_turn, is_loop
-from agentrun.agent.toolbox import Toolbox
+from agentrun.agent.toolbox import Told, Toolbox
 from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned, Usage, scope_of
 from agentrun.models import Model, ModelError, ModelRequest, estimate_tokens
 from agentrun.models.base import ToolDefinition
@@ -48,6 +51,7 @@ class Agent:
     timeout_seconds: float
     toolbox: Toolbox
     agents: Mapping[str, str] = field(default_factory=dict)
+    servers: Sequence[ServerEntry] = ()
     description: str = ""
 
     @property
@@ -63,6 +67,21 @@ class _Scope:
 
     agent: Agent
     conversation: Conversation
+    offered: Offered | None = None
+
+    async def toolbox(self, node: NodeContext) -> Toolbox:
+        """The agent's own tools, and those that its servers have offered before its first turn."""
+        if self.agent.servers and self.offered is None:
+            taken = [*self.agent.toolbox.tools, *self.agent.agents]
+            self.offered = await offered(self.agent.servers, taken, node)
+        if self.offered is None:
+            return self.agent.toolbox
+        return Toolbox({**self.agent.toolbox.tools, **self.offered.tools})
+
+    @property
+    def instructions(self) -> str:
+        """The agent's, and what of its tools is missing."""
+        return self.agent.instructions + (self.offered.note if self.offered else "")
 
 
 class AgentLoop:
@@ -82,6 +101,7 @@ class AgentLoop:
         """By name."""
         steps = [
             NodeKind(name="append_user_message", run=self.append_user_message, free=True),
+            NodeKind(name="list_tools", run=self.list_tools),
             NodeKind(name="run_assistant_turn", run=self.run_assistant_turn, turn=True),
             NodeKind(name="run_tool_batch", run=self.run_tool_batch, free=True),
             NodeKind(name="tool_call", run=self.tool_call),
@@ -92,19 +112,29 @@ class AgentLoop:
     # --- the steps
 
     async def append_user_message(self, node: NodeContext) -> NodeResult:
-        """Says what its input holds."""
+        """Says what its input holds. The first one has the tool servers list their tools."""
         number = node.name.removeprefix("user-")
-        turn = Spawned(kind="run_assistant_turn", name=f"turn-{number}")
-        return NodeResult(output=node.input, spawned=[turn])
+        lists = list_steps(self._scope(node).agent.servers) if number == "1" else []
+        turn = Spawned(
+            kind="run_assistant_turn", name=f"turn-{number}", parents=[step.name for step in lists]
+        )
+        return NodeResult(output=node.input, spawned=[*lists, turn])
+
+    async def list_tools(self, node: NodeContext) -> NodeResult:
+        """What one tool server offers."""
+        name = node.name.removeprefix("list-")
+        entry = next(entry for entry in self._scope(node).agent.servers if entry.name == name)
+        return await list_tools(entry, node)
 
     async def run_assistant_turn(self, node: NodeContext) -> NodeResult:
         """Asks the model for one turn."""
         scope = self._scope(node)
         number = _number(node)
+        tools = self._definitions(scope.agent, await scope.toolbox(node))
         request = ModelRequest(
-            instructions=scope.agent.instructions,
+            instructions=scope.instructions,
             messages=await scope.conversation.before(node, number),
-            tools=self._definitions(scope.agent),
+            tools=tools,
             settings=scope.agent.settings,
             max_output_tokens=scope.agent.max_output_tokens,
             timeout_seconds=scope.agent.timeout_seconds,
@@ -150,16 +180,17 @@ class AgentLoop:
         number, index = node.name.removeprefix("call-").split("-")
         turn = await scope.conversation.turn(node, int(number))
         call = calls_of(turn)[int(index)]
+        tools = await scope.toolbox(node)
         if turn.truncated:
-            told = toolbox.result(call.name, toolbox.NOT_RUN, toolbox.CUT_OFF)
+            told = Told(toolbox.result(call.name, toolbox.NOT_RUN, toolbox.CUT_OFF))
         elif call.name in scope.agent.agents:
-            told = await self._call_agent(node, scope.agent.agents[call.name], call)
-        elif scope.agent.toolbox.has(call.name):
-            told = await scope.agent.toolbox.call(node, call)
+            told = Told(await self._call_agent(node, scope.agent.agents[call.name], call))
+        elif tools.has(call.name):
+            told = await tools.call(node, call)
         else:
-            known = [tool.name for tool in self._definitions(scope.agent)]
-            told = toolbox.unknown_tool(call.name, known)
-        return NodeResult(output=told.SerializeToString())
+            known = [tool.name for tool in self._definitions(scope.agent, tools)]
+            told = Told(toolbox.unknown_tool(call.name, known))
+        return NodeResult(output=told.result.SerializeToString(), attachments=told.attachments)
 
     async def finalize_run(self, node: NodeContext) -> NodeResult:
         """The answer, or the reason why there is none."""
@@ -200,12 +231,12 @@ class AgentLoop:
     def _scope(self, node: NodeContext) -> _Scope:
         return self._scopes[scope_of(node.node_id)]
 
-    def _definitions(self, agent: Agent) -> list[ToolDefinition]:
+    def _definitions(self, agent: Agent, tools: Toolbox) -> list[ToolDefinition]:
         agents = [
             ToolDefinition(name=tool, description=self._agents[name].description, parameters=_TASK_SCHEMA)
             for tool, name in agent.agents.items()
         ]
-        return [*agent.toolbox.definitions, *agents]
+        return [*tools.definitions, *agents]
 
     async def _recent(self, node: NodeContext, scope: _Scope, number: int) -> list[pb.AssistantTurn]:
         """The turns up to `number`, as many as a decision looks at."""

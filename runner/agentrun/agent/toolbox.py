@@ -7,11 +7,13 @@ tool's policy says so.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from agentrun.graph.types import NodeContext, NodeError
 from agentrun.log.text import safe_text
 from agentrun.models.base import ToolDefinition
+from agentrun.proto import log_pb2
 from agentrun.proto import transcript_pb2 as pb
 from agentrun.tools import Effect, OnUnknown, Tool, ToolCall, ToolError
 
@@ -39,6 +41,14 @@ def unknown_tool(name: str, known: list[str]) -> pb.ToolResult:
     return result(name, NOT_RUN, f"Not run: there is no tool named {name!r}. Tools: {valid}.")
 
 
+@dataclass(frozen=True)
+class Told:
+    """A call's result, and what is kept beside it."""
+
+    result: pb.ToolResult
+    attachments: Sequence[log_pb2.Payload] = ()
+
+
 class Toolbox:
     """The tools of one agent."""
 
@@ -50,16 +60,21 @@ class Toolbox:
         """In the order of the manifest, always: providers' caches depend on it."""
         return [tool.definition for tool in self._tools.values()]
 
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """By the name that the model is told."""
+        return self._tools
+
     def has(self, name: str) -> bool:
         """There is such a tool."""
         return name in self._tools
 
-    async def call(self, node: NodeContext, part: pb.ToolCallPart) -> pb.ToolResult:
+    async def call(self, node: NodeContext, part: pb.ToolCallPart) -> Told:
         """Makes the call. Raises NodeError for a try that another should follow."""
         tool = self._tools[part.name]
         unsafe = tool.effect is Effect.UNSAFE
         if unsafe and node.interrupted:
-            return self._interrupted(tool, part)
+            return Told(self._interrupted(tool, part))
         if unsafe:
             await node.intend()
         call = ToolCall(
@@ -72,8 +87,9 @@ class Toolbox:
         try:
             output = await tool.call(call)
         except ToolError as error:
-            return self._failed(tool, node, error)
-        return result(part.name, ERROR if output.is_error else OK, output.content)
+            return Told(self._failed(tool, node, error))
+        told = result(part.name, ERROR if output.is_error else OK, output.content)
+        return Told(told, output.attachments)
 
     def _interrupted(self, tool: Tool, part: pb.ToolCallPart) -> pb.ToolResult:
         """A process began the call and died: whether it took effect, nobody can say."""

@@ -19,7 +19,7 @@ from typing import Any
 from agentrun.graph.budget import Budget, Limits
 from agentrun.graph.ending import conclude
 from agentrun.graph.node import NodeRun, machine_errors, settle, too_large
-from agentrun.graph.outcome import Outcome, RetryWaits
+from agentrun.graph.outcome import Outcome, RetryWaits, parked
 from agentrun.graph.scopes import Scopes
 from agentrun.graph.types import (
     LimitReached,
@@ -283,7 +283,9 @@ class Executor:
         await self.append(record)
         self.budget.settle(node.node_id)
         self._observe("failed", node.node_id, {"record": record})
-        if error.retryable and self.budget.retry_left():
+        if error.parks(node.try_number, retry_left=self.budget.retry_left()):
+            self._halt(parked(error.reason, error.message))
+        elif error.retryable and self.budget.retry_left():
             self._later(node.spawn, wait)
         elif error.retryable:
             used = f"{self.budget.totals.retries} of {self.budget.limits.retries} retries are used"

@@ -180,6 +180,7 @@ class NodeRun:
             record.parents.extend(self.spawn.parents)
             record.output.CopyFrom(pb.Payload(inline=result.output, media_type=result.media_type))
             record.consumed.extend(result.consumed)
+            record.attachments.extend(result.attachments)
             if result.final is not None:
                 record.final.CopyFrom(_final(result.final))
         except (TypeError, ValueError, AttributeError) as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from agentrun.log.final import bounded
 from agentrun.proto import log_pb2 as pb
 
 
@@ -23,6 +24,11 @@ class Outcome:
     def paused(self) -> bool:
         """The run is not over."""
         return self.outcome == pb.OUTCOME_UNSPECIFIED
+
+
+def parked(reason: str, message: str) -> Outcome:
+    """The run waits for something outside of it, and goes on when it is resumed."""
+    return Outcome(outcome=pb.OUTCOME_UNSPECIFIED, reason=reason, message=bounded(message))
 
 
 RETRY_AFTER_SECONDS_MAX = 7 * 86400.0

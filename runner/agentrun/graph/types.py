@@ -54,7 +54,7 @@ class Usage:
 @dataclass(frozen=True, kw_only=True)
 class NodeResult:
     """What a node produced. `final` ends the run with this record; only for nodes of the
-    run's own graph."""
+    run's own graph. `attachments` (inline) belong to the output and are kept beside it."""
 
     output: bytes = b""
     media_type: str = PROTOBUF
@@ -62,6 +62,7 @@ class NodeResult:
     usage: Usage = field(default_factory=Usage)
     final: pb.Final | None = None
     consumed: Sequence[str] = ()
+    attachments: Sequence[pb.Payload] = ()
 
 
 class NodeContext(Protocol):
@@ -119,6 +120,8 @@ class NodeError(Exception):
 
     Retryable: another try is drawn from the run's one budget, after at least
     `retry_after_seconds`. Not retryable: the run ends as Failed with `reason`.
+    `parks_after`: after each so many tries (0: never), and where no retry is left, the run
+    parks with `reason`; when it is resumed, further tries are drawn.
     """
 
     def __init__(
@@ -129,6 +132,7 @@ class NodeError(Exception):
         retryable: bool,
         retry_after_seconds: float | None = None,
         usage: Usage | None = None,
+        parks_after: int = 0,
     ) -> None:
         self.reason = bounded(str(reason))
         self.message = safe_text(str(message))
@@ -136,6 +140,13 @@ class NodeError(Exception):
         self.retryable = bool(retryable)
         self.retry_after_seconds = _seconds(retry_after_seconds)
         self.usage = usage or Usage()
+        self.parks_after = parks_after
+
+    def parks(self, try_number: int, *, retry_left: bool) -> bool:
+        """The run parks now that so many tries have failed."""
+        if not self.retryable or self.parks_after <= 0:
+            return False
+        return try_number % self.parks_after == 0 or not retry_left
 
 
 def _seconds(value: object) -> float | None:

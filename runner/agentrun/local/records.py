@@ -27,12 +27,14 @@ _TYPES: dict[str, type[Message]] = {
     "UserMessage": transcript.UserMessage,
     "AssistantTurn": transcript.AssistantTurn,
     "ToolResult": transcript.ToolResult,
+    "ToolList": transcript.ToolList,
     "RunResult": transcript.RunResult,
 }
 _TYPE_OF_KIND = {
     "append_user_message": "UserMessage",
     "run_assistant_turn": "AssistantTurn",
     "tool_call": "ToolResult",
+    "list_tools": "ToolList",
     "finalize_run": "RunResult",
 }
 
@@ -100,6 +102,8 @@ def _words(record: pb.NodeRecord, value: Any) -> str:
     if isinstance(value, transcript.ToolResult):
         how = transcript.ToolOutcome.Name(value.outcome).removeprefix("TOOL_OUTCOME_").lower()
         return f"{value.name} {how}: {value.content}"
+    if isinstance(value, transcript.ToolList):
+        return _offer(value)
     if isinstance(value, transcript.RunResult):
         return value.text
     if isinstance(value, str):
@@ -109,6 +113,15 @@ def _words(record: pb.NodeRecord, value: Any) -> str:
     spawned = f"then {', '.join(spawn.id for spawn in record.spawned)}" if record.spawned else ""
     size = output_size(record.output)
     return "; ".join(filter(None, [f"{size} bytes" if size else "", spawned]))
+
+
+def _offer(found: transcript.ToolList) -> str:
+    """2 tools: read, write; tool 'x' is left out: …"""
+    if found.unavailable:
+        return f"no tools: {found.unavailable}"
+    names = ", ".join(tool.label for tool in found.tools)
+    count = "1 tool" if len(found.tools) == 1 else f"{len(found.tools)} tools"
+    return "; ".join([f"{count}: {names}" if names else count, *found.warnings])
 
 
 def _calls(turn: transcript.AssistantTurn) -> str:

@@ -126,7 +126,7 @@ class RunLog:
         be kept at hand: what a failover of the log's store would lose with the record."""
         large = [
             (payload, pb.Payload(inline=payload.inline, media_type=payload.media_type))
-            for payload in (record.output, *(spawn.input for spawn in record.spawned))
+            for payload in (record.output, *record.attachments, *(spawn.input for spawn in record.spawned))
             if len(payload.inline) > INLINE_BYTES_MAX
         ]
         server = None

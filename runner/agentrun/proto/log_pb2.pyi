@@ -19,7 +19,7 @@ OUTCOME_FAILED: Outcome
 OUTCOME_CANCELLED: Outcome
 
 class NodeRecord(_message.Message):
-    __slots__ = ("format", "id", "parents", "kind", "output", "spawned", "cost", "error", "attempt", "epoch", "writer", "started_us", "finished_us", "final", "consumed")
+    __slots__ = ("format", "id", "parents", "kind", "output", "spawned", "cost", "error", "attempt", "epoch", "writer", "started_us", "finished_us", "final", "consumed", "attachments")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class NodeRecord(_message.Message):
     FINISHED_US_FIELD_NUMBER: _ClassVar[int]
     FINAL_FIELD_NUMBER: _ClassVar[int]
     CONSUMED_FIELD_NUMBER: _ClassVar[int]
+    ATTACHMENTS_FIELD_NUMBER: _ClassVar[int]
     format: int
     id: str
     parents: _containers.RepeatedScalarFieldContainer[str]
@@ -50,7 +51,8 @@ class NodeRecord(_message.Message):
     finished_us: int
     final: Final
     consumed: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, format: _Optional[int] = ..., id: _Optional[str] = ..., parents: _Optional[_Iterable[str]] = ..., kind: _Optional[str] = ..., output: _Optional[_Union[Payload, _Mapping]] = ..., spawned: _Optional[_Iterable[_Union[Spawn, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., attempt: _Optional[int] = ..., epoch: _Optional[int] = ..., writer: _Optional[bytes] = ..., started_us: _Optional[int] = ..., finished_us: _Optional[int] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., consumed: _Optional[_Iterable[str]] = ...) -> None: ...
+    attachments: _containers.RepeatedCompositeFieldContainer[Payload]
+    def __init__(self, format: _Optional[int] = ..., id: _Optional[str] = ..., parents: _Optional[_Iterable[str]] = ..., kind: _Optional[str] = ..., output: _Optional[_Union[Payload, _Mapping]] = ..., spawned: _Optional[_Iterable[_Union[Spawn, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., attempt: _Optional[int] = ..., epoch: _Optional[int] = ..., writer: _Optional[bytes] = ..., started_us: _Optional[int] = ..., finished_us: _Optional[int] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., consumed: _Optional[_Iterable[str]] = ..., attachments: _Optional[_Iterable[_Union[Payload, _Mapping]]] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("inline", "blob", "media_type")

@@ -27,6 +27,13 @@ class ToolOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOOL_OUTCOME_UNKNOWN: _ClassVar[ToolOutcome]
     TOOL_OUTCOME_NOT_RUN: _ClassVar[ToolOutcome]
     TOOL_OUTCOME_DENIED: _ClassVar[ToolOutcome]
+
+class ToolEffect(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TOOL_EFFECT_UNSPECIFIED: _ClassVar[ToolEffect]
+    TOOL_EFFECT_READ_ONLY: _ClassVar[ToolEffect]
+    TOOL_EFFECT_IDEMPOTENT: _ClassVar[ToolEffect]
+    TOOL_EFFECT_UNSAFE: _ClassVar[ToolEffect]
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_STOP: FinishReason
 FINISH_REASON_TOOL_CALLS: FinishReason
@@ -42,6 +49,10 @@ TOOL_OUTCOME_TIMED_OUT: ToolOutcome
 TOOL_OUTCOME_UNKNOWN: ToolOutcome
 TOOL_OUTCOME_NOT_RUN: ToolOutcome
 TOOL_OUTCOME_DENIED: ToolOutcome
+TOOL_EFFECT_UNSPECIFIED: ToolEffect
+TOOL_EFFECT_READ_ONLY: ToolEffect
+TOOL_EFFECT_IDEMPOTENT: ToolEffect
+TOOL_EFFECT_UNSAFE: ToolEffect
 
 class UserMessage(_message.Message):
     __slots__ = ("text", "prompt")
@@ -134,6 +145,32 @@ class ToolResult(_message.Message):
     content: str
     outcome: ToolOutcome
     def __init__(self, name: _Optional[str] = ..., content: _Optional[str] = ..., outcome: _Optional[_Union[ToolOutcome, str]] = ...) -> None: ...
+
+class ToolList(_message.Message):
+    __slots__ = ("tools", "warnings", "unavailable")
+    TOOLS_FIELD_NUMBER: _ClassVar[int]
+    WARNINGS_FIELD_NUMBER: _ClassVar[int]
+    UNAVAILABLE_FIELD_NUMBER: _ClassVar[int]
+    tools: _containers.RepeatedCompositeFieldContainer[ListedTool]
+    warnings: _containers.RepeatedScalarFieldContainer[str]
+    unavailable: str
+    def __init__(self, tools: _Optional[_Iterable[_Union[ListedTool, _Mapping]]] = ..., warnings: _Optional[_Iterable[str]] = ..., unavailable: _Optional[str] = ...) -> None: ...
+
+class ListedTool(_message.Message):
+    __slots__ = ("name", "label", "description", "parameters_json", "effect", "binding")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_JSON_FIELD_NUMBER: _ClassVar[int]
+    EFFECT_FIELD_NUMBER: _ClassVar[int]
+    BINDING_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    label: str
+    description: str
+    parameters_json: str
+    effect: ToolEffect
+    binding: bytes
+    def __init__(self, name: _Optional[str] = ..., label: _Optional[str] = ..., description: _Optional[str] = ..., parameters_json: _Optional[str] = ..., effect: _Optional[_Union[ToolEffect, str]] = ..., binding: _Optional[bytes] = ...) -> None: ...
 
 class RunResult(_message.Message):
     __slots__ = ("text",)

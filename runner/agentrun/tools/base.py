@@ -3,16 +3,20 @@
 A tool makes one attempt a call and never retries by itself. What it may do is
 told by its effect: the loop appends an intent before an unsafe call, and repeats
 only what is safe to repeat.
+
+A tool server gives many tools. What it offers is listed once, before an agent's first
+turn, and recorded; from then on the record says what there is, and not the server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from agentrun.models.base import ToolDefinition
+from agentrun.proto import log_pb2
 
 
 class Effect(StrEnum):
@@ -52,10 +56,12 @@ class ToolCall:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolOutput:
-    """What the model is told. `is_error`: the tool itself says that it failed."""
+    """What the model is told. `is_error`: the tool itself says that it failed. `attachments`
+    (inline) are kept with the call's record; `content` says what they are."""
 
     content: str
     is_error: bool = False
+    attachments: Sequence[log_pb2.Payload] = ()
 
 
 class ToolError(Exception):
@@ -107,3 +113,43 @@ class Tool(Protocol):
 
     async def close(self) -> None:
         """Closes connections."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerTool:
+    """A tool as its server offers it.
+
+    `name` is the server's own word for it, of any form. `parameters` is what it gives as a
+    JSON schema, which may be odd, or None. `binding` is recorded and handed back with each
+    call: whatever the server must know to make it, so that it need not list again.
+    """
+
+    name: str
+    description: str = ""
+    parameters: Any = None
+    effect: Effect = Effect.UNSAFE
+    binding: bytes = b""
+
+
+class ToolServerUnavailable(Exception):
+    """The server's tools cannot be listed. `retryable`: it may be there later."""
+
+    def __init__(self, message: str, *, retryable: bool) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retryable = retryable
+
+
+class ToolServer(Protocol):
+    """Many tools behind one entry of a manifest."""
+
+    async def list_tools(self, before_send: Callable[[], Awaitable[None]]) -> Sequence[ServerTool]:
+        """All that it offers, in its own order; waits for it within a bound of its own.
+
+        `before_send` as in `ToolCall`, before each call out. Raises ToolServerUnavailable."""
+
+    async def call_tool(self, tool: ServerTool, call: ToolCall, timeout_seconds: float) -> ToolOutput:
+        """One attempt, as of `Tool.call`. `tool` is as recorded: it may be listed no more."""
+
+    async def close(self) -> None:
+        """Closes connections; ends what it has started, within a second."""
