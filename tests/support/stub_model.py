@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +32,8 @@ from tests.support.strict_model import problems
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request as it came. `number` counts from 1; `body` is {} when it is no JSON object."""
+    """One request as it came. `number` counts from 1; `body` is {} when it is no JSON object; `at`
+    is monotonic, in seconds."""
 
     number: int
     method: str
@@ -39,6 +41,7 @@ class Request:
     headers: Mapping[str, str]
     raw: bytes
     body: dict[str, Any]
+    at: float = 0.0
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -181,6 +184,7 @@ class StubModel:
                 headers={name.lower(): value for name, value in handler.headers.items()},
                 raw=raw,
                 body=body if isinstance(body, dict) else {},
+                at=time.monotonic(),
             )
             self.requests.append(request)
             reply = self._reply(request)

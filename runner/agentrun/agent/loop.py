@@ -14,24 +14,21 @@ confirmation and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from agentrun.agent import toolbox
+from agentrun.agent.ask import AgentModel, ask, usage_of
 from agentrun.agent.conversation import Conversation, calls_of, text_of
 from agentrun.agent.servers import Offered, ServerEntry, list_steps, list_tools, offered
 from agentrun.agent.steps import LOOP_WINDOW_TURNS, after_turn, is_loop
 from agentrun.agent.toolbox import Told, Toolbox
-from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned, Usage, scope_of
-from agentrun.models import Model, ModelError, ModelRequest, estimate_tokens
+from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned, scope_of
+from agentrun.models import ModelRequest
 from agentrun.models.base import ToolDefinition
-from agentrun.models.base import Usage as ModelUsage
+from agentrun.models.limits import RateLimits
 from agentrun.proto import log_pb2
 from agentrun.proto import transcript_pb2 as pb
 from agentrun.tools import ArgumentsError, parse_arguments
-
-OUTPUT_TOKENS_RESERVED = 4096
-"""A turn's largest output, for the budget, where the manifest sets no maxTokens."""
 
 DEPTH_MAX = 8
 """Agents within agents."""
@@ -42,23 +39,16 @@ _TASK_SCHEMA = {"type": "object", "properties": {"task": _TASK}, "required": ["t
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
-    """One agent of a manifest, ready to run. `agents`: tool name → the sub-agent that it calls."""
+    """One agent of a manifest, ready to run. `models`: its own, then its fallbacks.
+    `agents`: tool name → the sub-agent that it calls."""
 
     name: str
     instructions: str
-    model: Model
-    settings: Mapping[str, Any]
-    timeout_seconds: float
+    models: Sequence[AgentModel]
     toolbox: Toolbox
     agents: Mapping[str, str] = field(default_factory=dict)
     servers: Sequence[ServerEntry] = ()
     description: str = ""
-
-    @property
-    def max_output_tokens(self) -> int | None:
-        """As the manifest sets it."""
-        value = self.settings.get("maxTokens")
-        return int(value) if value else None
 
 
 @dataclass
@@ -89,6 +79,7 @@ class AgentLoop:
 
     def __init__(self, agents: Mapping[str, Agent], prompt: str) -> None:
         self._agents = agents
+        self._limits = RateLimits()
         self._scopes = {"": _Scope(agents[""], Conversation(prompt))}
 
     @property
@@ -135,30 +126,20 @@ class AgentLoop:
             instructions=scope.instructions,
             messages=await scope.conversation.before(node, number),
             tools=tools,
-            settings=scope.agent.settings,
-            max_output_tokens=scope.agent.max_output_tokens,
-            timeout_seconds=scope.agent.timeout_seconds,
-            key=f"{node.node_id}#{node.try_number}",
-            before_send=node.confirm,
         )
-        told = estimate_tokens(replace(request, messages=()))
-        output_max = request.max_output_tokens or OUTPUT_TOKENS_RESERVED
-        await node.reserve(told + scope.conversation.tokens + output_max)
-        try:
-            response = await scope.agent.model.request(request)
-        except ModelError as error:
-            raise NodeError(
-                error.reason,
-                error.message,
-                retryable=error.retryable,
-                retry_after_seconds=error.retry_after_seconds,
-                usage=_usage(error.usage),
-            ) from error
         recent = await self._recent(node, scope, number - 1)
+        response = await ask(
+            node,
+            scope.agent.models,
+            request,
+            before=recent[-1] if recent else None,
+            conversation_tokens=scope.conversation.tokens,
+            limits=self._limits,
+        )
         return NodeResult(
             output=response.turn.SerializeToString(),
             spawned=[after_turn([*recent, response.turn], number)],
-            usage=_usage(response.usage),
+            usage=usage_of(response.usage),
         )
 
     async def run_tool_batch(self, node: NodeContext) -> NodeResult:
@@ -250,13 +231,3 @@ def _number(node: NodeContext) -> int:
 
 def _number_of_last_turn(node: NodeContext) -> int:
     return max(int(name.rpartition("-")[2]) for name in node.outputs("run_assistant_turn"))
-
-
-def _usage(usage: ModelUsage) -> Usage:
-    return Usage(
-        tokens_in=usage.tokens_in,
-        tokens_out=usage.tokens_out,
-        tokens_cached=usage.tokens_cached,
-        tokens_reasoning=usage.tokens_reasoning,
-        estimated=usage.estimated,
-    )

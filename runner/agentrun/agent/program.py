@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentrun.agent.ask import AgentModel
 from agentrun.agent.loop import Agent, AgentLoop
 from agentrun.agent.toolbox import Toolbox
 from agentrun.graph.types import NodeKind, Spawned
 from agentrun.models import Model, build_model
 from agentrun.models.base import ModelSetupError
 from agentrun.spec import AgentRunSpec, AgentSpec, HttpArguments, HttpTool, SecretSource, ToolSpec
+from agentrun.spec.errors import Path
+from agentrun.spec.model import FallbackModel
 from agentrun.tools import Effect, HttpEndpoint, HttpSession, OnUnknown, Tool, ToolSetupError, build_tool
 
 Secrets = Mapping[tuple[str, str], str]
@@ -78,7 +81,6 @@ class _Builder:
         self._session = HttpSession()
 
     def agent(self, name: str, spec: AgentSpec, path: str, description: str = "") -> Agent:
-        settings = spec.model.settings.model_dump(mode="json", by_alias=True, exclude_none=True)
         tools: dict[str, Tool] = {}
         agents: dict[str, str] = {}
         for index, tool in enumerate(spec.tools):
@@ -89,33 +91,36 @@ class _Builder:
         return Agent(
             name=name,
             instructions=spec.instructions or "",
-            model=self._model(spec, path, settings),
-            settings=settings,
-            timeout_seconds=spec.model.settings.timeout_seconds,
+            models=[self._model(model, f"{path}.{_dotted(where)}") for where, model in spec.models()],
             toolbox=Toolbox(tools),
             agents=agents,
             description=description,
         )
 
-    def _model(self, spec: AgentSpec, path: str, settings: Mapping[str, Any]) -> Model:
-        if spec.model.fallbacks:
-            raise SetupError(f"{path}.model.fallbacks: this version has none; remove them")
+    def _model(self, spec: FallbackModel, path: str) -> AgentModel:
+        settings = spec.settings.model_dump(mode="json", by_alias=True, exclude_none=True)
         script = None
-        if spec.model.script is not None:
-            turns = spec.model.script.turns
+        if spec.script is not None:
+            turns = spec.script.turns
             script = [turn.model_dump(mode="json", by_alias=True, exclude_defaults=True) for turn in turns]
         try:
             model = build_model(
-                spec.model.name,
-                base_url=spec.model.base_url,
-                api_key=self._secret(spec.model.api_key_from),
+                spec.name,
+                base_url=spec.base_url,
+                api_key=self._secret(spec.api_key_from),
                 settings=settings,
                 script=script,
             )
         except ModelSetupError as error:
-            raise SetupError(f"{path}.model: {error}") from error
+            raise SetupError(f"{path}: {error}") from error
         self.models.append(model)
-        return model
+        key = spec.api_key_from.secret_key_ref if spec.api_key_from is not None else None
+        return AgentModel(
+            model=model,
+            settings=settings,
+            timeout_seconds=spec.settings.timeout_seconds,
+            limits=(spec.name, spec.base_url, key and (key.name, key.key)),
+        )
 
     def _tool(self, spec: ToolSpec, path: str) -> Tool:
         try:
@@ -153,3 +158,8 @@ class _Builder:
             return None
         ref = source.secret_key_ref
         return self._secrets[(ref.name, ref.key)]
+
+
+def _dotted(path: Path) -> str:
+    """As errors of the manifest name it."""
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]

@@ -137,6 +137,19 @@ class Budget:
             await future
         self._reserved[node_id] = tokens
 
+    async def wait(self, seconds: float) -> None:
+        """Waits so long; raises what the budget is closed with, as soon as it is."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        while self._closed is None and (left := end - loop.time()) > 0:
+            future = loop.create_future()
+            self._waiting.append(future)
+            await asyncio.wait([future], timeout=left)
+            if not future.done():
+                self._waiting.remove(future)
+        if self._closed is not None:
+            raise self._closed
+
     def _fits(self, tokens: int) -> bool:
         if self._closed is not None:
             raise self._closed

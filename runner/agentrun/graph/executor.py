@@ -278,7 +278,7 @@ class Executor:
         await self._quiet
 
     async def _failed(self, node: NodeRun, error: NodeError) -> None:
-        wait = self._waits.seconds(node.try_number, error.retry_after_seconds) if error.retryable else 0.0
+        wait = self._waits.behind(node.try_number, error)
         record = node.try_record(error, wait)
         await self.append(record)
         self.budget.settle(node.node_id)

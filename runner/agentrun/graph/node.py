@@ -76,6 +76,8 @@ class NodeRun:
         self.input = payload
         self.try_number = history.tries.get(spawn.id, 0) + 1
         self.interrupted = spawn.id in history.intents
+        last_try = history.last_try.get(spawn.id)
+        self.memo = last_try.error.memo if last_try is not None else b""
         self._host = host
         self._log = host.log
         self._intended = self.interrupted
@@ -118,6 +120,13 @@ class NodeRun:
     async def reserve(self, tokens: int) -> None:
         await self._host.budget.reserve(self.node_id, tokens)
         self._begin()  # waiting for room is not running
+
+    async def wait(self, seconds: float) -> None:
+        self._idle_since = self._log.clock.monotonic()
+        try:
+            await self._host.budget.wait(seconds)
+        finally:
+            self._begin()
 
     async def confirm(self) -> None:
         self._host.check()
@@ -218,6 +227,7 @@ class NodeRun:
         record.error.message = bounded(str(error.message))
         record.error.retryable = error.retryable
         record.error.retry_in_ms = int(retry_in_seconds * 1000)
+        record.error.memo = error.memo
         return record
 
     def _record(self, record_id: str, kind: str, usage: Usage) -> pb.NodeRecord:

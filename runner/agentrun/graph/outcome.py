@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from agentrun.graph.types import NodeError
 from agentrun.log.final import bounded
 from agentrun.proto import log_pb2 as pb
 
@@ -41,6 +42,14 @@ class RetryWaits:
 
     first: float = 1.0
     last: float = 60.0
+
+    def behind(self, try_number: int, error: NodeError) -> float:
+        """The wait behind try `try_number`, which failed with `error`."""
+        if not error.retryable:
+            return 0.0
+        if error.at_once:
+            return min(max(error.retry_after_seconds or 0.0, 0.0), RETRY_AFTER_SECONDS_MAX)
+        return self.seconds(try_number, error.retry_after_seconds)
 
     def seconds(self, try_number: int, retry_after: float | None) -> float:
         """The wait behind try `try_number`."""

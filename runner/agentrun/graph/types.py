@@ -77,6 +77,8 @@ class NodeContext(Protocol):
     """1 for the first try."""
     interrupted: bool
     """An intent of an earlier try stands, and its outcome is not known."""
+    memo: bytes
+    """What the newest failed try has left for this one (`NodeError.memo`)."""
 
     async def output(self, name: str) -> bytes:
         """The output of a finished node of the same graph."""
@@ -89,6 +91,9 @@ class NodeContext(Protocol):
 
     async def reserve(self, tokens: int) -> None:
         """Waits until a call of at most so many tokens fits the budget."""
+
+    async def wait(self, seconds: float) -> None:
+        """Waits, as one that is not running. NotLaunched as soon as nothing more is launched."""
 
     async def confirm(self) -> None:
         """Returns when this process may call out. Await it as the last step before each call."""
@@ -119,7 +124,9 @@ class NodeError(Exception):
     """A try that failed. `usage` is what it has cost all the same.
 
     Retryable: another try is drawn from the run's one budget, after at least
-    `retry_after_seconds`. Not retryable: the run ends as Failed with `reason`.
+    `retry_after_seconds`; `at_once` where nothing is won by waiting longer than that.
+    `memo` is in the try's record, and is what the next try is told. Not retryable:
+    the run ends as Failed with `reason`.
     `parks_after`: after each so many tries (0: never), and where no retry is left, the run
     parks with `reason`; when it is resumed, further tries are drawn.
     """
@@ -133,6 +140,8 @@ class NodeError(Exception):
         retry_after_seconds: float | None = None,
         usage: Usage | None = None,
         parks_after: int = 0,
+        memo: bytes = b"",
+        at_once: bool = False,
     ) -> None:
         self.reason = bounded(str(reason))
         self.message = safe_text(str(message))
@@ -140,6 +149,8 @@ class NodeError(Exception):
         self.retryable = bool(retryable)
         self.retry_after_seconds = _seconds(retry_after_seconds)
         self.usage = usage or Usage()
+        self.memo = bytes(memo)
+        self.at_once = at_once
         self.parks_after = parks_after
 
     def parks(self, try_number: int, *, retry_left: bool) -> bool:

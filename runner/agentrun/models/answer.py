@@ -12,14 +12,16 @@ from typing import Any
 
 from agentrun.log.text import safe_bytes
 from agentrun.models.base import ModelError, ModelRequest, ModelResponse, Usage
-from agentrun.models.errors import clip, http_error, retry_after
+from agentrun.models.errors import clip, http_error
 from agentrun.models.estimate import estimate_usage
 from agentrun.models.finish import finish_of
+from agentrun.models.waits import limit_reset, retry_after
 from agentrun.models.wire import Dialect
 from agentrun.models.wire.rawjson import BadAnswer, parse
 from agentrun.models.wire.usage import Counts, settle
 from agentrun.models.wire.values import as_dict, as_list, as_text
 
+RATE_LIMITED = 429
 _RETRY_INFO = "type.googleapis.com/google.rpc.RetryInfo"
 
 
@@ -52,7 +54,7 @@ def read_answer(
                 said.status or 200,
                 said.text,
                 code=said.code,
-                retry_after_seconds=_wait(said, headers),
+                retry_after_seconds=_wait(said.status or 200, said, headers),
             )
         if not isinstance(body, dict):
             raise BadAnswer(f"no JSON object: {text[:200]}")
@@ -82,7 +84,9 @@ def read_failure(status: int, data: bytes, headers: Mapping[str, str], *, provid
         said = None
     if said is None:
         said = _Said(text=safe_bytes(data))
-    return http_error(provider, status, said.text, code=said.code, retry_after_seconds=_wait(said, headers))
+    return http_error(
+        provider, status, said.text, code=said.code, retry_after_seconds=_wait(status, said, headers)
+    )
 
 
 def _spent(counts: Counts) -> Usage:
@@ -90,9 +94,14 @@ def _spent(counts: Counts) -> Usage:
     return settle(counts, Usage())
 
 
-def _wait(said: _Said, headers: Mapping[str, str]) -> float | None:
-    header = retry_after(headers)
-    return header if header is not None else said.wait_seconds
+def _wait(status: int, said: _Said, headers: Mapping[str, str]) -> float | None:
+    """What is asked for; for a rate limit without it, what the limit says of itself."""
+    wait = retry_after(headers)
+    if wait is None:
+        wait = said.wait_seconds
+    if wait is None and status == RATE_LIMITED:
+        wait = limit_reset(headers)
+    return wait
 
 
 def _error_in(body: Any, *, failed: bool = False) -> _Said | None:

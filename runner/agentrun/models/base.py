@@ -57,7 +57,10 @@ class ModelRequest:
     `before_send` is awaited as the very last step before the request leaves this
     process; it raises when this process may no longer make calls. `key` names
     the node and try, for logs and for a scripted model's place in its script.
-    `settings` are the manifest's (temperature, maxTokens, toolChoice, …).
+    `settings` are the manifest's (temperature, maxTokens, toolChoice, …). `place` says
+    which of the agent's models is asked, as the turns' `state` does: what only its
+    author understands of a turn goes back to that model alone. `without` names options
+    (`STREAM`, …) that the model's server has refused.
     """
 
     instructions: str
@@ -67,6 +70,8 @@ class ModelRequest:
     max_output_tokens: int | None = None
     timeout_seconds: float = 600.0
     key: str = ""
+    place: int = 0
+    without: frozenset[str] = frozenset()
     before_send: Callable[[], Awaitable[None]] = _nothing
 
 
@@ -86,7 +91,8 @@ class ModelError(Exception):
     ContextLengthExceeded, ContentFilter, ModelError. `message` names the provider
     and what it said (at most 1 KiB, no secrets). `retry_after_seconds` is the
     provider's `Retry-After`, in either of its forms. `usage` is what is known to
-    have been spent all the same.
+    have been spent all the same. `refused_option`: the server did not understand that
+    option of the request, and may well answer one that is `without` it.
     """
 
     def __init__(
@@ -97,6 +103,7 @@ class ModelError(Exception):
         retryable: bool,
         retry_after_seconds: float | None = None,
         usage: Usage | None = None,
+        refused_option: str = "",
     ) -> None:
         super().__init__(f"{reason}: {message}")
         self.reason = reason
@@ -104,6 +111,7 @@ class ModelError(Exception):
         self.retryable = retryable
         self.retry_after_seconds = retry_after_seconds
         self.usage = usage or Usage()
+        self.refused_option = refused_option
 
 
 class ModelSetupError(Exception):

@@ -17,7 +17,7 @@ from agentrun.log.text import safe_text
 from agentrun.models.base import Message, ModelError, ModelRequest
 from agentrun.models.wire import Dialect
 from agentrun.models.wire.ids import wire_ids, wire_name
-from agentrun.models.wire.values import EMPTY, NO_OUTPUT, filled
+from agentrun.models.wire.values import EMPTY, GO_ON, NO_OUTPUT, filled
 from agentrun.proto import transcript_pb2 as pb
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ class Marks:
 
 
 def library_messages(
-    messages: Sequence[Message], *, provider: str, dialect: Dialect, marks: Marks
+    messages: Sequence[Message], *, provider: str, place: int, dialect: Dialect, marks: Marks
 ) -> list[ModelMessage]:
-    """The conversation, with each result under the id of its call."""
+    """The conversation, with each result under the id of its call, for the model at `place`."""
     from pydantic_ai import messages as lib
 
     ids = wire_ids(messages)
@@ -86,8 +86,12 @@ def library_messages(
         if parts:
             result.append(lib.ModelRequest(parts=parts))
             parts = []
-        mark = marks.place(dialect.write(message, ids[turns], own=message.provider == provider))
+        own = message.provider == provider and message.state.place == place
+        mark = marks.place(dialect.write(message, ids[turns], own=own))
         result.append(lib.ModelResponse(parts=[lib.TextPart(content=mark)]))
+        if message.finish == pb.FINISH_REASON_PAUSE and not own and not ids[turns]:
+            # Only its author can go on with a turn that it has paused; others are asked to.
+            parts.append(lib.UserPromptPart(content=GO_ON))
         waiting, turns = list(ids[turns]), turns + 1
     if waiting:
         raise _unpaired(turns)

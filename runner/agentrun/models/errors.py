@@ -7,9 +7,6 @@ callers give no secrets to it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from agentrun.log.text import safe_text
 from agentrun.models.base import ModelError, Usage
 
@@ -132,32 +129,3 @@ def http_error(
         retry_after_seconds=retry_after_seconds,
         usage=usage,
     )
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the reply asks to wait, at least 0; None when it says nothing sane.
-
-    `headers` has lower-case names. A date is judged against the reply's own
-    `Date`, for two clocks never agree; without that header it says nothing.
-    """
-    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        seconds = _number(headers.get(name))
-        if seconds is not None:
-            return max(0.0, seconds * unit)
-    value, date = headers.get("retry-after"), headers.get("date")
-    if value is None or date is None:
-        return None
-    from email.utils import parsedate_to_datetime  # slow to import, and rarely needed
-
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - parsedate_to_datetime(date).timestamp())
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if number == number and abs(number) != float("inf") else None

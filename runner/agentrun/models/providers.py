@@ -95,7 +95,11 @@ class ProviderModel:
         marks = Marks()
         settings = merged(self._settings, request)
         messages = library_messages(
-            request.messages, provider=self._provider, dialect=self._dialect, marks=marks
+            request.messages,
+            provider=self._provider,
+            place=request.place,
+            dialect=self._dialect,
+            marks=marks,
         )
         exchange = transport.Exchange(
             provider=self._provider,
@@ -141,6 +145,7 @@ class ProviderModel:
             retryable=error.retryable,
             retry_after_seconds=error.retry_after_seconds,
             usage=error.usage,
+            refused_option=error.refused_option,
         )
 
 

@@ -107,16 +107,18 @@ class Cost(_message.Message):
     def __init__(self, tokens_in: _Optional[int] = ..., tokens_out: _Optional[int] = ..., tokens_cached: _Optional[int] = ..., tokens_reasoning: _Optional[int] = ..., wall_ms: _Optional[int] = ..., retries: _Optional[int] = ..., turns: _Optional[int] = ..., estimated: _Optional[bool] = ...) -> None: ...
 
 class Error(_message.Message):
-    __slots__ = ("reason", "message", "retryable", "retry_in_ms")
+    __slots__ = ("reason", "message", "retryable", "retry_in_ms", "memo")
     REASON_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RETRYABLE_FIELD_NUMBER: _ClassVar[int]
     RETRY_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    MEMO_FIELD_NUMBER: _ClassVar[int]
     reason: str
     message: str
     retryable: bool
     retry_in_ms: int
-    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., retry_in_ms: _Optional[int] = ...) -> None: ...
+    memo: bytes
+    def __init__(self, reason: _Optional[str] = ..., message: _Optional[str] = ..., retryable: _Optional[bool] = ..., retry_in_ms: _Optional[int] = ..., memo: _Optional[bytes] = ...) -> None: ...
 
 class Final(_message.Message):
     __slots__ = ("outcome", "reason", "message")

@@ -63,7 +63,7 @@ class UserMessage(_message.Message):
     def __init__(self, text: _Optional[str] = ..., prompt: _Optional[bool] = ...) -> None: ...
 
 class AssistantTurn(_message.Message):
-    __slots__ = ("parts", "finish", "finish_raw", "model", "provider", "truncated", "response_id")
+    __slots__ = ("parts", "finish", "finish_raw", "model", "provider", "truncated", "response_id", "state")
     PARTS_FIELD_NUMBER: _ClassVar[int]
     FINISH_FIELD_NUMBER: _ClassVar[int]
     FINISH_RAW_FIELD_NUMBER: _ClassVar[int]
@@ -71,6 +71,7 @@ class AssistantTurn(_message.Message):
     PROVIDER_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     parts: _containers.RepeatedCompositeFieldContainer[Part]
     finish: FinishReason
     finish_raw: str
@@ -78,7 +79,30 @@ class AssistantTurn(_message.Message):
     provider: str
     truncated: bool
     response_id: str
-    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., finish: _Optional[_Union[FinishReason, str]] = ..., finish_raw: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., truncated: _Optional[bool] = ..., response_id: _Optional[str] = ...) -> None: ...
+    state: ModelState
+    def __init__(self, parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., finish: _Optional[_Union[FinishReason, str]] = ..., finish_raw: _Optional[str] = ..., model: _Optional[str] = ..., provider: _Optional[str] = ..., truncated: _Optional[bool] = ..., response_id: _Optional[str] = ..., state: _Optional[_Union[ModelState, _Mapping]] = ...) -> None: ...
+
+class ModelState(_message.Message):
+    __slots__ = ("place", "given_up", "tries", "turns_away", "refused")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
+    TRIES_FIELD_NUMBER: _ClassVar[int]
+    TURNS_AWAY_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    place: int
+    given_up: _containers.RepeatedScalarFieldContainer[int]
+    tries: _containers.RepeatedScalarFieldContainer[int]
+    turns_away: int
+    refused: _containers.RepeatedCompositeFieldContainer[RefusedOption]
+    def __init__(self, place: _Optional[int] = ..., given_up: _Optional[_Iterable[int]] = ..., tries: _Optional[_Iterable[int]] = ..., turns_away: _Optional[int] = ..., refused: _Optional[_Iterable[_Union[RefusedOption, _Mapping]]] = ...) -> None: ...
+
+class RefusedOption(_message.Message):
+    __slots__ = ("place", "option")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    OPTION_FIELD_NUMBER: _ClassVar[int]
+    place: int
+    option: str
+    def __init__(self, place: _Optional[int] = ..., option: _Optional[str] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("text", "thinking", "tool_call", "opaque", "provider_details")

@@ -16,6 +16,8 @@ NO_OUTPUT = "(no output)"
 """Stands for an empty result of a tool."""
 EMPTY = "(empty)"
 """Stands for an empty message of the user."""
+GO_ON = "(go on)"
+"""Stands behind a turn that another model has paused."""
 
 
 def as_dict(value: Any) -> dict[str, Any]:
