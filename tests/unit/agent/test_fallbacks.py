@@ -172,7 +172,7 @@ def test_a_process_that_dies_between_the_tries_changes_nothing() -> None:
 
 def test_a_sub_agent_has_fallbacks_of_its_own() -> None:
     sub = {"model": {**model("a", failing(404)), "fallbacks": [model("b", {"text": "from b"})]}}
-    turns = [{"toolCalls": [call("helper", task="do it")]}, {"text": "done"}]
+    turns: list[dict[str, Any]] = [{"toolCalls": [call("helper", task="do it")]}, {"text": "done"}]
     run = AgentBench(manifest(turns, [{"agent": "helper"}], agents={"helper": sub}))
     assert run.resume().reason == "Completed"
     assert run.result("call-1-0").content == "from b"

@@ -26,7 +26,7 @@ def model(stub: StubModel, name: str = "limited") -> dict[str, Any]:
 
 def three_agents(stub: StubModel) -> dict[str, Any]:
     """Two that share a model, and one that does not."""
-    subs = [
+    subs: list[dict[str, Any]] = [
         {"name": "first", "model": model(stub)},
         {
             "name": "second",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def first_turn(author: str, reply: AnyReply) -> pb.AssistantTurn:
     return asyncio.run(main())
 
 
-def asked(provider: str, messages: list[Message], place: int = 0) -> Request:
+def asked(provider: str, messages: Sequence[Message], place: int = 0) -> Request:
     async def main() -> Request:
         with StubModel([said(provider, "ok")], strict=True) as stub:
             model = built(provider, stub)
