@@ -14,7 +14,7 @@ from typing import Any
 
 from agentrun.log.store import AttemptOutcome
 from agentrun.log.summary import Phase
-from agentrun.spec import PodRetentionPolicy, definition_bytes, definition_digest
+from agentrun.spec import PodRetentionPolicy, definition_bytes, same_definition
 from agentrun_operator.actions import (
     Action,
     Adopt,
@@ -127,7 +127,7 @@ def _ownership(o: Observation, found: RunObject) -> Step | None:
         message = f"run {run.run_id} belongs to {run.owner}"
         return Step(phase=Phase.PENDING, reason="RunIDTaken", message=message, stalled=True)
     assert found.run is not None
-    if definition_digest(definition_bytes(found.run)) != run.digest:
+    if not same_definition(run.definition, definition_bytes(found.run)):
         message = f"run {run.run_id} has another definition than this object: give it another runID"
         return Step(phase=Phase.PENDING, reason="DefinitionDiffers", message=message, stalled=True)
     if found.deleting:
@@ -176,7 +176,8 @@ def _ended(o: Observation, found: RunObject, settings: Settings) -> Step:
     ttl = found.spec.ttl_seconds_after_finished
     if ttl is None or found.deleting:
         return step
-    return _with_ttl(step, found, ttl - age)
+    # An object that adopts a run which ended long ago has its time as well.
+    return _with_ttl(step, found, ttl - min(age, o.seconds_since(found.created_at)))
 
 
 def _stays(o: Observation, phase: Phase, age: float, settings: Settings) -> bool:

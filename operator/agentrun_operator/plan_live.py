@@ -38,6 +38,10 @@ RECHECK_SECONDS = 20.0
 CLAIM_SECONDS = 30.0
 """A runner that has not claimed its run after this has a problem that people should see."""
 
+_PARKED = Ending(outcome=AttemptOutcome.PAUSED, reason="Suspended")
+"""Of an attempt that is called off before its runner has claimed the run: nothing was disrupted, also
+where the run is to go on again before the pod is gone."""
+
 
 def wanted_stop(o: Observation) -> str:
     """What the run is to be stopped for; "": it is to go on."""
@@ -62,8 +66,10 @@ def live(o: Observation, row: AttemptRow, settings: Settings) -> Step:
     if lost is not None and lost <= 0:
         return _lost(o, row, pod)
     want = wanted_stop(o)
-    if want:
+    if want and row.claimed:
         return _stop(o, row, pod, want, settings)
+    if want:
+        return _close(row, _PARKED)
     deadline = start_deadline_in(o)
     if deadline is not None and deadline <= 0:
         return _too_late(o, row, settings)
@@ -97,13 +103,13 @@ def _without_pod(o: Observation, row: AttemptRow, settings: Settings) -> Step:
     want = wanted_stop(o)
     if refused is not None and refused.attempt == row.attempt and not row.claimed:
         if want:
-            return _close(row, Ending(outcome=AttemptOutcome.PAUSED, reason="Suspended"))
+            return _close(row, _PARKED)
         return _refused(o, row, settings)
     made = row.claimed or o.memory.made_pod_of >= row.attempt
     if made:
         return _close(row, _told(o, Ending(outcome=AttemptOutcome.DISRUPTED, reason="PodDeleted")))
     if want:
-        return _close(row, Ending(outcome=AttemptOutcome.PAUSED, reason="Suspended"))
+        return _close(row, _PARKED)
     if o.memory.identity and parse_process(row.process).operator == o.memory.identity:
         return Step(actions=(MakePod(attempt=row.attempt),), again=True)  # an answer was lost
     left = settings.times.never_started - row.confirmed_age_seconds
@@ -167,7 +173,7 @@ def _stop(o: Observation, row: AttemptRow, pod: Pod, want: str, settings: Settin
     step = Step(phase=Phase.PAUSING, reason=STOPPING[want], asking=want)
     if pod.terminating:
         return replace(step, requeue=soonest(lost_in(o, row, settings.times)))
-    if row.claimed and seconds < patience:
+    if seconds < patience:
         return replace(step, requeue=soonest(patience - seconds, lost_in(o, row, settings.times)))
     short = min(grace, TERMINATE_GRACE_SECONDS) if want == "Terminate" else None
     return replace(step, actions=(DeletePod(name=pod.name, uid=pod.uid, grace=short),))

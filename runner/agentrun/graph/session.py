@@ -139,8 +139,6 @@ class Session:
         )
         self._executor = executor
         drive = Drive(executor, budget=program.budget, result_text=self._result_text)
-        if self._was_stopped():
-            self.stop()
         self._on_claimed(log, executor)
         with suppress(StoreUnavailable):  # hints only make it faster
             await self._store.listen(drive.hint)
@@ -161,12 +159,14 @@ class Session:
             )
         )
         try:
-            return await claiming
+            log = await claiming
         except asyncio.CancelledError:
             claiming.cancel()
             if self._was_stopped():
                 return None
             raise
+        # The stop may have come when the claim was through, and its task could not be cancelled any more.
+        return None if self._was_stopped() else log
 
     def _was_stopped(self) -> bool:
         return self._stopping

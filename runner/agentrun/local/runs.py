@@ -89,26 +89,24 @@ def require_ours(info: RunInfo) -> None:
 
 async def make_run(store: LogStore, run_id: UUID, manifest: AgentRun) -> RunInfo:
     """The run of this manifest, made if it is not there. Raises NotOurs where it is another one."""
-    from agentrun.spec import definition_digest
+    from agentrun.spec import definition_digest, same_definition
 
     data = definition_of(manifest.spec)
-    digest = definition_digest(data)
     row = RunRow(
         run_id=run_id,
         owner=OWNER_PREFIX + (manifest.metadata.name or manifest.metadata.generate_name or "run"),
         name=manifest.metadata.name or manifest.metadata.generate_name or "run",
         definition=data,
-        digest=digest,
+        digest=definition_digest(data),
         levels=first_levels(manifest.spec),
     )
     made = await store.create_run(row)
     info = await store.get_run(run_id)
     if info is None:
         raise no_such_run(str(run_id))
-    if made or info.run.digest == digest:
-        require_ours(info)
-        return info
     require_ours(info)
+    if made or same_definition(info.run.definition, data):
+        return info
     raise NotOurs(
         f"run {run_id} has another definition than this manifest: what runs cannot be changed "
         "(its budget, suspend and shutdown can); leave the id away to begin a new run"

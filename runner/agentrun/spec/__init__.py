@@ -7,7 +7,12 @@ every string and list a bound.
 
 from agentrun.spec.agent import AgentSpec, SubAgentSpec
 from agentrun.spec.base import ConfigMapKeyRef, ManifestModel, SecretKeyRef, SecretSource, TextSource
-from agentrun.spec.definition import definition_bytes, definition_digest, definition_from_bytes
+from agentrun.spec.definition import (
+    definition_bytes,
+    definition_digest,
+    definition_from_bytes,
+    same_definition,
+)
 from agentrun.spec.errors import ManifestError, Problem
 from agentrun.spec.manifest import load_manifest, parse_object
 from agentrun.spec.metadata import ObjectMeta, PodMetadata, PodTemplate
@@ -82,6 +87,7 @@ __all__ = [
     "parse_object",
     "resolve_secrets",
     "resolve_texts",
+    "same_definition",
     "secret_env_name",
     "secret_refs",
 ]

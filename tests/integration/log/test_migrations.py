@@ -12,7 +12,7 @@ import pytest
 from agentrun.log import migrations
 from agentrun.log.errors import StoreRefused, StoreUnavailable
 from agentrun.log.migrations import LOCK_KEY, Migration, migrate
-from agentrun.log.postgres import PostgresStore
+from agentrun.log.postgres import SQL, PostgresStore
 from tests.contract.scenarios import bounded, claimed_run
 from tests.integration.log.conftest import execute
 from tests.integration.log.test_refusals import as_role
@@ -87,6 +87,82 @@ def test_a_newer_schema_is_refused_by_name(make_database: Callable[[], str]) -> 
         for mode in (True, False):
             with pytest.raises(StoreRefused, match=r"newer \(9999, from_the_future\)"):
                 await open_and_close(dsn, migrate=mode)
+
+    bounded(run())
+
+
+def test_a_process_of_an_older_build_starts_beside_newer_ones(
+    make_database: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dsn = make_database()
+    first, second = migrations.migrations()[:2]
+    assert second.compatible and not first.compatible
+
+    async def run() -> None:
+        with monkeypatch.context() as older:
+            older.setattr(migrations, "migrations", lambda: (first,))
+            before = PostgresStore.open(dsn)
+            run_id = await claimed_run(before)
+        assert await applied(dsn) == [1]
+        await open_and_close(dsn)
+        assert await applied(dsn) == [migration.version for migration in migrations.migrations()]
+        with monkeypatch.context() as older:
+            older.setattr(migrations, "migrations", lambda: (first,))
+            after = PostgresStore.open(dsn, migrate=False)
+            assert await after.get_run(run_id) is not None
+            await claimed_run(after)
+        # It works on, also over a connection that it makes only now.
+        before.give_up(await before.connect())
+        await before.connect()
+        assert len(await before.live_runs("")) == 2
+        for store in (before, after):
+            await store.close()
+
+    bounded(run())
+
+
+def test_a_ledger_of_the_first_builds_gets_its_new_column(make_database: Callable[[], str]) -> None:
+    dsn = make_database()
+    first = migrations.migrations()[0]
+
+    async def run() -> None:
+        await execute(
+            dsn,
+            "CREATE TABLE agentrun_schema (version integer PRIMARY KEY, name text NOT NULL, "
+            "sha256 text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())",
+        )
+        await execute(dsn, first.text)
+        await execute(dsn, f"INSERT INTO agentrun_schema VALUES (1, '{first.name}', '{first.sha256}')")
+        await open_and_close(dsn)
+        assert await applied(dsn) == [migration.version for migration in migrations.migrations()]
+        await open_and_close(dsn, migrate=False)
+
+    bounded(run())
+
+
+def test_runs_that_have_not_ended_are_found_without_a_look_at_the_others(
+    make_database: Callable[[], str],
+) -> None:
+    dsn = make_database()
+    made = "INSERT INTO run (run_id, owner, name, definition, digest, ended) "
+
+    async def run() -> None:
+        await open_and_close(dsn)
+        await execute(
+            dsn,
+            made + "SELECT gen_random_uuid(), 'a/b', '', repeat('x', 500)::bytea, '', n % 500 > 0 "
+            "FROM generate_series(1, 5000) AS n",
+        )
+        await execute(dsn, "VACUUM ANALYZE run")
+        conn = await asyncpg.connect(dsn)
+        plan = "\n".join(row[0] for row in await conn.fetch("EXPLAIN " + SQL["live_runs"], "a/"))
+        assert "run_live" in plan and "Seq Scan on run " not in plan, plan
+        # What a live run's process writes stays on the run's page and out of the index.
+        async with conn.transaction():
+            await conn.execute("UPDATE run SET epoch = epoch + 1, suspend = true WHERE NOT ended")
+            hot = await conn.fetchval("SELECT pg_stat_get_xact_tuples_hot_updated('run'::regclass)")
+            assert hot == 10
+        await conn.close()
 
     bounded(run())
 

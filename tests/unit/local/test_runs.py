@@ -12,7 +12,7 @@ import pytest
 
 from agentrun.local.errors import HeldElsewhere, NoSuchRun, NotOurs
 from agentrun.local.process import Process, this_process
-from agentrun.local.runs import allocate, find_run, make_run, require_ours, spec_of
+from agentrun.local.runs import allocate, definition_of, find_run, make_run, require_ours, spec_of
 from agentrun.log.errors import StoreUnavailable
 from agentrun.log.memory import Database, MemoryStore
 from agentrun.log.store import AttemptOutcome, RunInfo, RunRow
@@ -92,6 +92,18 @@ def test_a_manifest_meets_its_own_run_again_and_no_other_one(store: MemoryStore)
         assert again.run == made.run
         with pytest.raises(NotOurs, match="another definition"):
             await make_run(store, RUN_ID, manifest("another prompt"))
+
+    play(main)
+
+
+def test_a_run_that_was_stored_with_other_numbers_is_its_manifests_run(store: MemoryStore) -> None:
+    async def main() -> None:
+        agent = {"model": {"name": "openai:x", "settings": {"extra": {"top": 1}}}}
+        said = manifest(agent=agent)
+        stored = definition_of(said.spec).replace(b'"top":1', b'"top":1.0')
+        row = RunRow(run_id=RUN_ID, owner="local/m", name="m", definition=stored, digest="d")
+        assert await store.create_run(row)
+        assert (await make_run(store, RUN_ID, said)).run.definition == stored
 
     play(main)
 

@@ -13,9 +13,11 @@ import pytest
 from agentrun.graph.executor import Outcome
 from agentrun.graph.session import Session
 from agentrun.graph.types import NodeContext, NodeKind, NodeResult, Spawned
+from agentrun.log.claim import claim
 from agentrun.log.errors import CorruptLog, Fenced, RunEnded, StoreUnavailable
 from agentrun.log.memory import Database, MemoryStore
-from agentrun.log.store import AttemptOutcome, AttemptRow, LogRow, RunRow
+from agentrun.log.runlog import RunLog
+from agentrun.log.store import AttemptOutcome, AttemptRow, Hint, LogRow, RunRow
 from agentrun.proto import log_pb2 as pb
 
 
@@ -142,6 +144,35 @@ def test_a_stop_during_the_claim_ends_the_attempt_at_once() -> None:
         await store.asked.wait()
         session.stop()
         assert await running == Outcome(outcome=pb.OUTCOME_UNSPECIFIED, reason="Terminated")
+        assert [row.outcome for row in await case.attempts()] == [AttemptOutcome.PAUSED]
+
+    play(main)
+
+
+class Deaf(MemoryStore):
+    """Listening never gets on."""
+
+    async def listen(self, hint: Hint) -> None:
+        await asyncio.Event().wait()
+
+
+def test_a_stop_at_once_when_the_claim_is_just_through_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main(case: Case) -> None:
+        case.store = Deaf(Database(lambda: 1000.0))
+        session = await case.attempt(grace_seconds=3600)
+        claimed = []
+
+        async def claim_and_stop(**settings: Any) -> RunLog:
+            claimed.append(await claim(**settings))
+            # Heard between the end of the claim's task and the moment that its result is taken.
+            asyncio.get_running_loop().call_soon(session.stop_at_once)
+            return claimed[0]
+
+        monkeypatch.setattr("agentrun.graph.session.claim", claim_and_stop)
+        assert await session.run() == Outcome(outcome=pb.OUTCOME_UNSPECIFIED, reason="Terminated")
+        assert claimed and case.steps.calls == 0
         assert [row.outcome for row in await case.attempts()] == [AttemptOutcome.PAUSED]
 
     play(main)

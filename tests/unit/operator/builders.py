@@ -149,7 +149,7 @@ def observed(
     final_reason: str = "Completed",
     levels: Levels | None = None,
     owner: str = "",
-    digest: str = "",
+    definition: bytes = b"",
     memory: Memory | None = None,
     attempt_number: int | None = None,
     gone: bool = False,
@@ -164,14 +164,14 @@ def observed(
     if no_run:
         return base
     assert object_.run is not None
-    definition = definition_bytes(object_.run)
+    definition = definition or definition_bytes(object_.run)
     number = attempt_number if attempt_number is not None else (attempts[-1].attempt if attempts else 0)
     run = RunRow(
         run_id=run_id,
         owner=owner or f"agentrun/demo/hello/{UID}",
         name="demo/hello",
         definition=definition,
-        digest=digest or definition_digest(definition),
+        digest=definition_digest(definition),
         levels=levels or object_.levels(),
         epoch=len(attempts),
         attempt=number,

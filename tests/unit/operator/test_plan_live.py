@@ -297,9 +297,28 @@ def test_a_live_runner_is_asked_first_and_its_pod_goes_when_that_takes_too_long(
     assert step_of(gone).actions == ()
 
 
-def test_a_runner_that_has_not_claimed_has_nothing_to_finish() -> None:
-    o = observed(found(suspend=True), attempts=(attempt(claimed=False),), pod=pod(phase="Pending"))
-    assert [type(action) for action in step_of(o).actions] == [DeletePod]
+@pytest.mark.parametrize("spec", [{"suspend": True}, {"shutdown": "Stop"}, {"shutdown": "Terminate"}])
+def test_a_runner_that_has_not_claimed_has_nothing_to_finish(spec: dict[str, object]) -> None:
+    o = observed(found(**spec), attempts=(attempt(claimed=False),), pod=pod(phase="Pending"))
+    assert closing(step_of(o)) == (AttemptOutcome.PAUSED, "Suspended")
+
+
+def test_a_suspend_that_is_taken_back_before_the_pod_is_gone_is_no_disruption() -> None:
+    called_off = attempt(claimed=False, outcome=AttemptOutcome.PAUSED, reason="Suspended")
+    going = observed(attempts=(called_off,), pod=pod(phase="Pending", evicted=1))
+    assert of_type(step_of(going), StartAttempt)
+    on_again = observed(
+        attempts=(called_off, attempt(2, claimed=False)), pod=pod(phase="Pending", scheduled=None)
+    )
+    made = step_of(on_again)
+    assert made.status is not None and made.status.disruptions == 0
+    assert {c.type.value: c.status.value for c in made.status.conditions}["Disrupted"] == "False"
+
+
+def test_a_runner_that_claims_though_it_was_called_off_is_waited_for() -> None:
+    row = attempt(outcome=AttemptOutcome.PAUSED, reason="Suspended", ended=1)
+    made = step_of(observed(attempts=(row,), pod=pod()))
+    assert (made.actions, stands(made)) == ((), ("Pausing", "Suspended"))
 
 
 def test_a_pod_that_went_for_a_suspend_was_parked_and_not_disrupted() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from agentrun.log.store import AttemptOutcome, AttemptRow
 from agentrun.log.summary import Phase
+from agentrun.spec import definition_bytes
 from agentrun_operator.actions import (
     Action,
     Adopt,
@@ -22,7 +23,7 @@ from agentrun_operator.actions import (
 )
 from agentrun_operator.facts import Memory, Observation
 from agentrun_operator.plan import Plan, plan
-from tests.unit.operator.builders import SETTINGS, attempt, found, observed, pod
+from tests.unit.operator.builders import SETTINGS, attempt, found, observed, pod, stamp
 
 CRASHED, DISRUPTED, PAUSED = AttemptOutcome.CRASHED, AttemptOutcome.DISRUPTED, AttemptOutcome.PAUSED
 
@@ -369,6 +370,22 @@ def test_an_object_goes_when_its_time_is_over_and_people_have_seen_its_end() -> 
     assert made.actions == () and made.status is not None
 
 
+def test_an_object_that_adopts_what_ended_long_ago_has_its_time_as_well() -> None:
+    row = attempt(1, AttemptOutcome.SUCCEEDED)
+
+    def made(seconds_ago: float) -> Plan:
+        object_ = found(
+            metadata={"creationTimestamp": stamp(seconds_ago)},
+            ttlSecondsAfterFinished=100,
+            status={"phase": "Succeeded"},
+        )
+        return step_of(observed(object_, attempts=(row,), ended=Phase.SUCCEEDED, ended_ago=5000))
+
+    young, old = made(40), made(101)
+    assert young.actions == () and young.step.requeue == pytest.approx(60.05)
+    assert kinds(old) == [DeleteObject]
+
+
 # --- retryToken
 
 
@@ -424,5 +441,14 @@ def test_a_run_of_somebody_else_is_left_alone() -> None:
 def test_a_re_created_object_adopts_the_log_of_its_name() -> None:
     owner = "agentrun/demo/hello/an-earlier-uid"
     assert step_of(observed(owner=owner)).actions == (Adopt(owner=owner),)
-    made = step_of(observed(owner=owner, digest="another"))
+    made = step_of(observed(owner=owner, definition=b'{"prompt":"another"}'))
     assert (made.actions, stands(made)) == ((), ("Pending", "DefinitionDiffers"))
+
+
+def test_a_definition_that_was_stored_with_other_numbers_is_the_same() -> None:
+    model = {"name": "openai:x", "settings": {"extra": {"top": 1}}}
+    object_ = found(agent={"model": model})
+    assert object_.run is not None
+    stored = definition_bytes(object_.run).replace(b'"top":1', b'"top":1.0')
+    owner = "agentrun/demo/hello/an-earlier-uid"
+    assert step_of(observed(object_, owner=owner, definition=stored)).actions == (Adopt(owner=owner),)

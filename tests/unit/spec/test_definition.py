@@ -13,6 +13,7 @@ from agentrun.spec import (
     definition_digest,
     definition_from_bytes,
     parse_object,
+    same_definition,
 )
 
 FULL: dict[str, Any] = {
@@ -37,12 +38,15 @@ FULL: dict[str, Any] = {
 GOLDEN = (
     '{"agent":{"instructionsFrom":{"configMapKeyRef":{"key":"system.txt","name":"texts"}},'
     '"model":{"apiKeyFrom":{"secretKeyRef":{"key":"openai","name":"keys"}},"fallbacks":[{"name":"anthropic:claude"}],'
-    '"name":"openai:gpt-5","settings":{"extra":{"a":0.1,"b":1},"stop":["END"],"temperature":1.0}},'
+    '"name":"openai:gpt-5","settings":{"extra":{"a":0.1,"b":1},"stop":["END"],"temperature":1}},'
     '"tools":[{"effect":"read_only","name":"t","python":{"entrypoint":"a.b:c"}},{"agent":"bob"}]},'
     '"agents":[{"model":{"name":"scripted:b","script":{"turns":[{"text":"x"}]}},"name":"bob"}],'
     '"podTemplate":{"metadata":{"labels":{"a.b/c":"d"}},"spec":{"nodeSelector":{"x":"y"}}},"prompt":"Grüße"}'
 )
-"""As the first release wrote it. If this must change, stored digests no longer match: do not."""
+"""As it is written. What is stored is compared with it: whatever changes it leaves stored runs without heirs."""
+
+BEFORE = GOLDEN.replace('"temperature":1}', '"temperature":1.0}')
+"""As it was written before whole numbers became integers."""
 
 
 def definition(tree: dict[str, Any], **changes: Any) -> bytes:
@@ -54,8 +58,44 @@ def test_a_definition_reads_back_as_the_same_spec(tree: dict[str, Any]) -> None:
     assert definition_from_bytes(definition_bytes(run)) == run.spec
 
 
-def test_the_bytes_are_those_of_the_first_release(tree: dict[str, Any]) -> None:
+def test_the_bytes_are_the_same_in_every_release(tree: dict[str, Any]) -> None:
     assert definition(tree).decode() == GOLDEN
+
+
+def test_a_definition_that_was_stored_before_is_still_the_same(tree: dict[str, Any]) -> None:
+    assert BEFORE != GOLDEN
+    assert same_definition(BEFORE.encode(), definition(tree))
+    assert same_definition(GOLDEN.encode(), definition(tree))
+
+
+@pytest.mark.parametrize(
+    "stored", ["", "no JSON", "{}", "NaN", "[" * 100_000, BEFORE.replace("1.0", "1.5"), BEFORE + " x"]
+)
+def test_another_definition_is_not_the_same(tree: dict[str, Any], stored: str) -> None:
+    assert not same_definition(stored.encode(), definition(tree))
+
+
+NUMBERS = {
+    "whole": (1.0, "1"),
+    "nothing": (0.0, "0"),
+    "nothing, below": (-0.0, "0"),
+    "negative": (-3.0, "-3"),
+    "with an exponent": (1e3, "1000"),
+    "the largest that is exact": (2.0**53 - 1, "9007199254740991"),
+    "beyond what is exact": (2.0**53, "9007199254740992.0"),
+    "a large integer": (2**53 + 1, "9007199254740993"),
+    "a part": (0.5, "0.5"),
+    "yes": (True, "true"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_whole_numbers_are_written_as_the_api_server_gives_them_back(
+    tree: dict[str, Any], name: str
+) -> None:
+    number, text = NUMBERS[name]
+    model = {"name": "openai:gpt-5", "settings": {"extra": {"deep": [{"n": number}]}}}
+    assert f'"n":{text}}}' in definition(tree, agent={"model": model}).decode()
 
 
 def test_what_may_change_and_the_run_id_are_no_part_of_it(tree: dict[str, Any]) -> None:

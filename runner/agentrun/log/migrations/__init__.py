@@ -4,7 +4,8 @@ Who calls: a store's first connection. Any number of processes may do so at the 
 time: one of them works under an advisory lock, and the others find the work done.
 A schema that is up to date costs one SELECT and no lock. What was applied is recorded
 with the hash of its text; a schema that is newer, or was made from other text, is
-refused by name.
+refused by name. What a file marks as of no concern to older builds is no reason to
+refuse: their processes start beside newer ones.
 """
 
 from __future__ import annotations
@@ -34,11 +35,22 @@ CREATE TABLE IF NOT EXISTS agentrun_schema (
     version    integer     PRIMARY KEY,
     name       text        NOT NULL,
     sha256     text        NOT NULL,
-    applied_at timestamptz NOT NULL DEFAULT now()
+    applied_at timestamptz NOT NULL DEFAULT now(),
+    compatible boolean     NOT NULL DEFAULT false
 )
 """
-_APPLIED = "SELECT version, name, sha256 FROM agentrun_schema ORDER BY version"
-_RECORD = "INSERT INTO agentrun_schema (version, name, sha256) VALUES ($1, $2, $3)"
+_LEDGER_OF_THE_FIRST_BUILDS = """
+ALTER TABLE agentrun_schema ADD COLUMN IF NOT EXISTS compatible boolean NOT NULL DEFAULT false
+"""
+# By way of JSON, for a ledger that no newer build has touched lacks the column.
+_APPLIED = """
+SELECT version, name, sha256,
+       coalesce((to_jsonb(agentrun_schema) ->> 'compatible')::boolean, false) AS compatible
+FROM agentrun_schema
+ORDER BY version
+"""
+_RECORD = "INSERT INTO agentrun_schema (version, name, sha256, compatible) VALUES ($1, $2, $3, $4)"
+_COMPATIBLE = re.compile(r"^-- Compatible: older builds need not know this migration\.$", re.MULTILINE)
 _SOMEBODY_ELSE_DID_IT = {"23505", "42P07", "42710"}
 
 
@@ -53,6 +65,11 @@ class Migration:
     @property
     def sha256(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @property
+    def compatible(self) -> bool:
+        """A build that does not know it works as well with it as without it."""
+        return _COMPATIBLE.search(self.text) is not None
 
 
 @cache
@@ -102,8 +119,9 @@ async def missing(conn: Connection[Record], known: tuple[Migration, ...] | None 
                 f"migration {row['version']} ({row['name']}) was applied to this database with another "
                 "text than this build's: the database belongs to another line of builds"
             )
-    if len(applied) > len(known):
-        newest = applied[-1]
+    newer = [row for row in applied[len(known) :] if not row["compatible"]]
+    if newer:
+        newest = newer[-1]
         raise StoreRefused(
             f"the database's schema is newer ({newest['version']}, {newest['name']}) than this build's "
             f"({len(known)}): upgrade agentrun here"
@@ -115,7 +133,8 @@ async def _apply(conn: Connection[Record], known: tuple[Migration, ...]) -> None
     async with conn.transaction():
         await conn.execute("SELECT pg_advisory_xact_lock($1)", LOCK_KEY)
         await conn.execute(_LEDGER)
+        await conn.execute(_LEDGER_OF_THE_FIRST_BUILDS)
         # Under the lock a new statement sees what whoever held it before has done.
         for migration in await missing(conn, known):
             await conn.execute(migration.text)
-            await conn.execute(_RECORD, migration.version, migration.name, migration.sha256)
+            await conn.execute(_RECORD, migration.version, migration.name, migration.sha256, migration.compatible)
