@@ -94,7 +94,8 @@ class Drive:
         """Levels, not events: the same again changes nothing."""
         levels = look.levels
         if levels.shutdown:
-            self.executor.cancel("shutdown: " + levels.shutdown, at_once=levels.shutdown == "Terminate")
+            how, why = levels.shutdown_how, levels.shutdown_why
+            self.executor.cancel(why or f"shutdown: {how}", at_once=how == "Terminate")
         elif levels.suspend:
             self.executor.pause("Suspended")
         if levels.budget != self._levels_seen:

@@ -48,7 +48,7 @@ async def cancel_run(
     run_id = info.run.run_id
     who = holder(info.last_attempt, this_machine())
     if who.live:
-        await change_levels(store, info, of_shutdown("Terminate" if at_once else "Stop"))
+        await change_levels(store, info, of_shutdown("Terminate" if at_once else "Stop", reason))
         on_asked(who.describe())
         if not await _gone(store, run_id, wait_seconds):
             return False

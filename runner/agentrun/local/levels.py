@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agentrun.local.errors import HeldElsewhere, NoSuchRun
 from agentrun.log.store import Levels, LogStore, RunInfo
+from agentrun.log.text import safe_text
 
 if TYPE_CHECKING:
     from agentrun.spec import AgentRunSpec, Budget
@@ -60,9 +61,16 @@ def of_resume(raised: Mapping[str, Any]) -> Callable[[Levels], Levels]:
     return change
 
 
-def of_shutdown(how: str) -> Callable[[Levels], Levels]:
+def of_shutdown(how: str, why: str = "") -> Callable[[Levels], Levels]:
     """The change when a run is asked to end: Stop, or Terminate, which Stop does not take back."""
-    return lambda stored: stored if stored.shutdown == "Terminate" else replace(stored, shutdown=how)
+
+    def change(stored: Levels) -> Levels:
+        if stored.shutdown_how == "Terminate":
+            return stored
+        said = safe_text(why) or stored.shutdown_why
+        return replace(stored, shutdown=f"{how}: {said}" if said else how)
+
+    return change
 
 
 async def change_levels(store: LogStore, info: RunInfo, change: Callable[[Levels], Levels]) -> None:

@@ -146,7 +146,7 @@ def run_view(
         "levels": {
             "generation": levels.generation,
             "suspend": levels.suspend,
-            "shutdown": levels.shutdown,
+            "shutdown": levels.shutdown_how,
         },
         "attempts": [_attempt_view(row, who) for row in attempts],
         "steps": [_step_view(seq, record) for seq, record in records if record.kind not in IS_OF_LOG],

@@ -47,7 +47,7 @@ class Token:
 class Levels:
     """What the owner wants, as levels. `generation` orders writes: an older one changes nothing.
 
-    `shutdown` is "", "Stop" or "Terminate". `budget` is the JSON text of the
+    `shutdown` is "", "Stop" or "Terminate", with ": " and why behind it where that was said. `budget` is the JSON text of the
     limits that hold now ("" where the definition's own hold).
     """
 
@@ -55,6 +55,16 @@ class Levels:
     suspend: bool = False
     shutdown: str = ""
     budget: str = ""
+
+    @property
+    def shutdown_how(self) -> str:
+        """"", "Stop" or "Terminate"."""
+        return self.shutdown.partition(": ")[0]
+
+    @property
+    def shutdown_why(self) -> str:
+        """What was said about it, "" if nothing."""
+        return self.shutdown.partition(": ")[2]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,7 +141,7 @@ def test_a_live_run_is_cancelled_by_its_own_process(
     start: Start, agentrun: Agentrun, run_id: str, tmp_path: Path, now: bool
 ) -> None:
     running = started(start, manifest(tmp_path, [lookups(0, LONG if now else 1), ANSWER]), run_id)
-    said = agentrun("cancel", run_id, *(["--now"] if now else []))
+    said = agentrun("cancel", run_id, "--reason", "too dear: stop", *(["--now"] if now else []))
     assert (said.code, said.out) == (0, f"run {run_id} is cancelled\n")
     assert f"asked attempt 1, process {running.process.pid}" in said.err
     ended = running.end()
@@ -149,6 +149,10 @@ def test_a_live_run_is_cancelled_by_its_own_process(
     assert "agentrun: cancelled (Cancelled)" in ended.err
     view = agentrun("show", run_id, "-o", "json").json
     assert (view["phase"], view["attempts"][0]["outcome"]) == ("Cancelled", "Cancelled")
+    assert (view["message"], view["levels"]["shutdown"]) == (
+        "too dear: stop",
+        "Terminate" if now else "Stop",
+    )
     assert ("call-1-1" in [step["node"] for step in view["steps"]]) == (not now)
 
 

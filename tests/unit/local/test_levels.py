@@ -66,6 +66,17 @@ def test_terminate_is_not_taken_back_by_stop() -> None:
     assert of_shutdown("Stop")(Levels(shutdown="Terminate")).shutdown == "Terminate"
 
 
+def test_why_a_run_is_asked_to_end_goes_with_the_level() -> None:
+    asked = of_shutdown("Stop", "too dear: 5 USD")(Levels())
+    assert (asked.shutdown_how, asked.shutdown_why) == ("Stop", "too dear: 5 USD")
+    assert of_shutdown("Stop")(asked) == asked
+    assert of_shutdown("Stop", "late")(asked).shutdown_why == "late"
+    firmer = of_shutdown("Terminate")(asked)
+    assert (firmer.shutdown_how, firmer.shutdown_why) == ("Terminate", "too dear: 5 USD")
+    assert of_shutdown("Stop", "again")(firmer) == firmer
+    assert of_shutdown("Stop", "a\0b\udc80")(Levels()).shutdown.encode()
+
+
 @pytest.fixture
 def store() -> MemoryStore:
     return MemoryStore(Database(lambda: 0.0))

@@ -149,7 +149,7 @@ def test_a_stop_during_the_claim_ends_the_attempt_at_once() -> None:
     play(main)
 
 
-class Deaf(MemoryStore):
+class Silent(MemoryStore):
     """Listening never gets on."""
 
     async def listen(self, hint: Hint) -> None:
@@ -160,7 +160,7 @@ def test_a_stop_at_once_when_the_claim_is_just_through_waits_for_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def main(case: Case) -> None:
-        case.store = Deaf(Database(lambda: 1000.0))
+        case.store = Silent(Database(lambda: 1000.0))
         session = await case.attempt(grace_seconds=3600)
         claimed = []
 
