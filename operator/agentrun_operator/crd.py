@@ -1,8 +1,7 @@
 """The CustomResourceDefinition, generated from the typed models.
 
 `python -m agentrun_operator.crd` writes the files of the repository that hold it
-(`make crds`), with `--check` it says whether they are fresh; the operator asks
-`missing_fields` at its start whether the cluster serves all that it writes.
+(`make crds`), with `--check` it says whether they are fresh.
 Invariant: those files are what the models say, byte for byte.
 """
 
@@ -99,31 +98,6 @@ def definition() -> dict[str, Any]:
             "versions": [version],
         },
     }
-
-
-def missing_fields(served: Schema) -> list[str]:
-    """Fields of ours that a served schema of the whole object lacks: paths such as `status.budget.turns`.
-
-    The server silently drops what it does not know, so a CRD older than the
-    operator would lose a part of each status.
-    """
-    return _missing(schema(), served, "")
-
-
-def _missing(ours: Schema, served: Schema, path: str) -> list[str]:
-    if served.get("x-kubernetes-preserve-unknown-fields"):
-        return []
-    found: list[str] = []
-    theirs = served.get("properties", {})
-    for name, field in ours.get("properties", {}).items():
-        below = f"{path}.{name}" if path else name
-        if name in theirs:
-            found += _missing(field, theirs[name], below)
-        else:
-            found.append(below)
-    if "items" in ours and "items" in served:
-        found += _missing(ours["items"], served["items"], f"{path}[]")
-    return found
 
 
 class _Dumper(yaml.SafeDumper):

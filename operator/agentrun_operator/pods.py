@@ -135,7 +135,7 @@ def parse_pod(body: Mapping[str, Any]) -> Pod:
         reason=str(status.get("reason") or ""),
         message=str(status.get("message") or ""),
         disruption=str(disruption.get("reason") or "Disrupted") if disruption.get("status") == "True" else "",
-        init_failed=_init_failed(_dicts(status.get("initContainerStatuses"))),
+        init_failed=_init_failed(_dicts(status.get("initContainerStatuses")), _sidecars(spec)),
         image=str(_dict(metadata.get("annotations")).get(IMAGE_ANNOTATION, "")),
     )
 
@@ -200,11 +200,17 @@ def _last_words(text: str) -> tuple[str, str]:
     return str(value.get("message") or ""), str(value.get("reason") or "")
 
 
-def _init_failed(statuses: Iterable[Mapping[str, Any]]) -> str:
+def _sidecars(spec: Mapping[str, Any]) -> set[str]:
+    """Init containers that are started again when they end: how they end decides nothing."""
+    listed = _dicts(spec.get("initContainers"))
+    return {str(one.get("name")) for one in listed if one.get("restartPolicy") == "Always"}
+
+
+def _init_failed(statuses: Iterable[Mapping[str, Any]], sidecars: set[str]) -> str:
     """What became of the first init container that failed."""
     for status in statuses:
         ended = _dict(_dict(status.get("state")).get("terminated"))
-        if ended and ended.get("exitCode") != 0:
+        if ended and str(status.get("name")) not in sidecars and ended.get("exitCode") != 0:
             return f"init container {status.get('name')} ended with exit code {ended.get('exitCode')}"
     return ""
 

@@ -47,6 +47,9 @@ def refusal_of(status: int, body: str, *, quota_retry: float) -> Refusal | None:
         return Refusal(reason="PolicyDenied", message=message, retry=POLICY_RETRY_SECONDS)
     if status == 404:
         return Refusal(reason="NamespaceMissing", message=message, retry=None)
+    if status == 403 and message.startswith('pods "') and "cannot create resource" not in message:
+        # An admission plugin of the server's own: a LimitRange, a quota that asks for amounts, …
+        return Refusal(reason="PolicyDenied", message=message, retry=POLICY_RETRY_SECONDS)
     if status == 403:
         return Refusal(reason="Forbidden", message=message, retry=POLICY_RETRY_SECONDS)
     if status in (400, 413, 422):

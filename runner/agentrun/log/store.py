@@ -47,8 +47,8 @@ class Token:
 class Levels:
     """What the owner wants, as levels. `generation` orders writes: an older one changes nothing.
 
-    `shutdown` is "", "Stop" or "Terminate", with ": " and why behind it where that was said. `budget` is the JSON text of the
-    limits that hold now ("" where the definition's own hold).
+    `shutdown` is "", "Stop" or "Terminate", with ": " and why behind it where that was said.
+    `budget` is the JSON text of the limits that hold now ("" where the definition's own hold).
     """
 
     generation: int = 0
@@ -58,7 +58,7 @@ class Levels:
 
     @property
     def shutdown_how(self) -> str:
-        """"", "Stop" or "Terminate"."""
+        """ "", "Stop" or "Terminate"."""
         return self.shutdown.partition(": ")[0]
 
     @property

@@ -58,7 +58,40 @@ REFUSALS: dict[str, tuple[tuple[int, str], str, float | None]] = {
         "ServiceAccountMissing",
         5.0,
     ),
+    "more than the quota can ever hold": (
+        answer(
+            403,
+            'pods "x" is forbidden: exceeded quota: q, requested: requests.memory=2Gi, used: '
+            "requests.memory=0, limited: requests.memory=1Gi",
+        ),
+        "ExceededQuota",
+        15.0,
+    ),
+    "a quota that asks for amounts": (
+        answer(403, 'pods "x" is forbidden: failed quota: q: must specify limits.cpu for: runner'),
+        "PolicyDenied",
+        60.0,
+    ),
+    "a limit range": (
+        answer(403, 'pods "x" is forbidden: maximum memory usage per Container is 512Mi, but limit is 1Gi'),
+        "PolicyDenied",
+        60.0,
+    ),
+    "a webhook has no pods": (
+        answer(
+            500,
+            'Internal error occurred: failed calling webhook "inj.example.test": failed to call webhook: '
+            'Post "https://inj.mesh.svc:443/?timeout=10s": no endpoints available for service "inj"',
+        ),
+        "WebhookUnavailable",
+        5.0,
+    ),
     "no right": (answer(403, 'pods is forbidden: User "x" cannot create resource "pods"'), "Forbidden", 60.0),
+    "no right to pods of this name": (
+        answer(403, 'pods "x" is forbidden: User "x" cannot create resource "pods" in API group ""'),
+        "Forbidden",
+        60.0,
+    ),
     "no such pod can be": (answer(422, "spec.containers[0].image: Required value"), "InvalidPod", 300.0),
 }
 

@@ -43,7 +43,7 @@ GOLDEN = (
     '"agents":[{"model":{"name":"scripted:b","script":{"turns":[{"text":"x"}]}},"name":"bob"}],'
     '"podTemplate":{"metadata":{"labels":{"a.b/c":"d"}},"spec":{"nodeSelector":{"x":"y"}}},"prompt":"Grüße"}'
 )
-"""As it is written. What is stored is compared with it: whatever changes it leaves stored runs without heirs."""
+"""As it is written. Stored definitions are compared with it: what changes it leaves runs without heirs."""
 
 BEFORE = GOLDEN.replace('"temperature":1}', '"temperature":1.0}')
 """As it was written before whole numbers became integers."""
@@ -90,9 +90,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("name", NUMBERS)
-def test_whole_numbers_are_written_as_the_api_server_gives_them_back(
-    tree: dict[str, Any], name: str
-) -> None:
+def test_whole_numbers_are_written_as_the_api_server_gives_them_back(tree: dict[str, Any], name: str) -> None:
     number, text = NUMBERS[name]
     model = {"name": "openai:gpt-5", "settings": {"extra": {"deep": [{"n": number}]}}}
     assert f'"n":{text}}}' in definition(tree, agent={"model": model}).decode()

@@ -137,4 +137,6 @@ async def _apply(conn: Connection[Record], known: tuple[Migration, ...]) -> None
         # Under the lock a new statement sees what whoever held it before has done.
         for migration in await missing(conn, known):
             await conn.execute(migration.text)
-            await conn.execute(_RECORD, migration.version, migration.name, migration.sha256, migration.compatible)
+            await conn.execute(
+                _RECORD, migration.version, migration.name, migration.sha256, migration.compatible
+            )

@@ -150,13 +150,3 @@ def test_a_change_that_is_refused_is_one_of_what_runs(title: str) -> None:
     edit(after["spec"])
     same = definition_bytes(parse_object(before)) == definition_bytes(parse_object(after))
     assert same == (not message or title == "runID")
-
-
-def test_a_served_schema_that_lacks_fields_is_noticed() -> None:
-    assert crd.missing_fields(crd.schema()) == []
-    older = crd.schema()
-    del older["properties"]["status"]["properties"]["budget"]["properties"]["turns"]
-    del older["properties"]["spec"]["properties"]["agent"]["properties"]["tools"]["items"]["properties"][
-        "http"
-    ]
-    assert crd.missing_fields(older) == ["spec.agent.tools[].http", "status.budget.turns"]
