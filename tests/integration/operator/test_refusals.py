@@ -40,11 +40,10 @@ def test_a_run_over_quota_waits_with_the_servers_words_and_starts_when_there_is_
     async def scenario(b: Bench) -> None:
         gate = Gate(403, QUOTA)
         b.api.faults.append(gate)
-        b.api.put("agentruns", manifest(startDeadlineSeconds=1))
+        b.api.put("agentruns", manifest(startDeadlineSeconds=3))
         status = await b.phase("Pending", "ExceededQuota")
         assert status["message"] == QUOTA and "pod" not in status
-        await b.until(lambda: gate.times > 5)
-        await asyncio.sleep(0.5)
+        await b.until(lambda: gate.times > 12)  # every 0.3 s
         assert b.status()["phase"] == "Pending"  # the start deadline does not count
         writes = len(b.api.writes_about("hello"))
         gate.shut = False
