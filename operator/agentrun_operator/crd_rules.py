@@ -108,6 +108,28 @@ _TOOL = [
     ),
 ]
 
+_APPROVAL = [
+    _rule(
+        "(self.policy == 'When') == (has(self.when) && size(self.when) > 0)",
+        "policy When needs at least one condition in when, and policy Always takes none",
+        "when",
+    ),
+]
+_CONDITION = [
+    _rule(
+        "self.operator in ['Exists', 'DoesNotExist'] ? !has(self.values) || size(self.values) == 0"
+        " : has(self.values) && size(self.values) > 0",
+        "Exists and DoesNotExist take no values, the other operators at least one",
+        "values",
+    ),
+    _rule(
+        # That it is a number the operator says: so many conditions are too dear for a pattern.
+        "!(self.operator in ['Gt', 'Lt']) || (has(self.values) && size(self.values) == 1)",
+        'Gt and Lt take one number as a string, such as ["100"]',
+        "values",
+    ),
+]
+
 _SCRIPTED = "self.name.startsWith('scripted:')"
 _MODEL = [
     _forbidden(
@@ -141,6 +163,8 @@ RULES: dict[str, list[Rule]] = {
     "ModelSpec.name": _MODEL_NAME,
     "FallbackModel.name": _MODEL_NAME,
     "ToolSpec": _TOOL,
+    "ApprovalRule": _APPROVAL,
+    "ApprovalCondition": _CONDITION,
     "HttpTool": [
         _rule(
             "!has(self.method) || self.method != 'GET' || (has(self.arguments) && self.arguments == 'Query')",

@@ -217,6 +217,11 @@ class LogContract:
         assert all(row.created_at is not None for row in rows)
         other = await new_run(store)
         assert await store.inbox(other) == []
+        look = await store.look(run_id, attempt=0)
+        info = await store.get_run(run_id)
+        assert look is not None and info is not None
+        counts = {standing.run_id: standing.inbox for standing in await store.standings([run_id, other])}
+        assert (look.inbox, info.inbox, counts) == (len(rows), len(rows), {run_id: len(rows), other: 0})
         assert await store.post(other, InboxRow(id="a", kind="message", payload=b""))
 
     @scenario

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from agentrun.log.asks import waiting
 from agentrun.log.replay import History
 from agentrun.proto import log_pb2 as pb
 
@@ -74,6 +75,7 @@ def fold_of(rows: Sequence[tuple[int, bytes]]) -> dict[str, Any]:
         "failed": list(history.failed),
         "intents": sorted(history.intents),
         "consumed": sorted(history.consumed),
+        **({"asks": {ask.id: [ask.node_id, ask.reason] for ask in waiting(history)}} if history.asks else {}),
         "final": [history.final_seq, _final(history.final)] if history.final is not None else None,
         "totals": {
             "tokensIn": totals.tokens_in,

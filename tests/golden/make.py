@@ -61,10 +61,15 @@ def _write_servers(folder: Any) -> None:
     write(folder, bench.rows, bench.database.runs[bench.run_id].blobs, servers_manifest())
 
 
+def _write_asks(folder: Any) -> None:
+    write(folder, asks(), {})
+
+
 LOGS: dict[str, Callable[[Any], None]] = {
     "run": _write_run,
     "fields": _write_fields,
     "servers": _write_servers,
+    "asks": _write_asks,
 }
 
 
@@ -161,6 +166,32 @@ def fields() -> Rows:
         record.epoch = record.epoch or 1
         record.attempt = record.attempt or (2 if record.epoch == 1 else 4)
         record.writer = PROCESS
+    return [(seq, record.SerializeToString(deterministic=True)) for seq, record in enumerate(records, 1)]
+
+
+def asks() -> Rows:
+    """Questions to people: one that an intent, a failed try and a result have used the answer of,
+    one that is open, one below a node that is done."""
+
+    def ask(node: str, key: str = "") -> pb.NodeRecord:
+        asked = pb.Ask(id=f"{node}-0{key}", reason="ApprovalRequired", subject="pay", detail='{"n": 1}')
+        id_ = f"{node}{key}!ask"
+        return pb.NodeRecord(id=id_, kind="ask_person", parents=[node], ask=asked, finished_us=5)
+
+    used = ["a-0"]
+    error = pb.Error(reason="Unavailable", message="nobody", retryable=True)
+    records = [
+        ask("a"),
+        pb.NodeRecord(id="a!intent", kind="intent", parents=["a"], consumed=used),
+        pb.NodeRecord(id="a#1", kind="try", parents=["a"], error=error, consumed=used),
+        pb.NodeRecord(id="a", kind="tool_call", consumed=used),
+        ask("b"),
+        ask("b", "#1"),
+        ask("c/d"),
+        pb.NodeRecord(id="c", kind="tool_call"),
+    ]
+    for record in records:
+        record.format, record.epoch, record.attempt, record.writer = FORMAT, 1, 1, PROCESS
     return [(seq, record.SerializeToString(deterministic=True)) for seq, record in enumerate(records, 1)]
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentrun.agent import toolbox
+from agentrun.agent.approval import Consent, consent
 from agentrun.agent.ask import AgentModel, ask, usage_of
 from agentrun.agent.conversation import Conversation, calls_of, text_of
 from agentrun.agent.servers import Offered, ServerEntry, list_steps, list_tools, offered
@@ -28,6 +29,7 @@ from agentrun.models.base import ToolDefinition
 from agentrun.models.limits import RateLimits
 from agentrun.proto import log_pb2
 from agentrun.proto import transcript_pb2 as pb
+from agentrun.spec.approval import ApprovalRule
 from agentrun.tools import ArgumentsError, parse_arguments
 
 DEPTH_MAX = 8
@@ -48,6 +50,8 @@ class Agent:
     toolbox: Toolbox
     agents: Mapping[str, str] = field(default_factory=dict)
     servers: Sequence[ServerEntry] = ()
+    approvals: Mapping[str, ApprovalRule] = field(default_factory=dict)
+    """Of calls of sub-agents, by the tool's name; a tool has its own."""
     description: str = ""
 
 
@@ -165,7 +169,8 @@ class AgentLoop:
         if turn.truncated:
             told = Told(toolbox.result(call.name, toolbox.NOT_RUN, toolbox.CUT_OFF))
         elif call.name in scope.agent.agents:
-            told = Told(await self._call_agent(node, scope.agent.agents[call.name], call))
+            given = await consent(node, call, scope.agent.approvals.get(call.name))
+            told = Told(given.denial() if given.denied else await self._call_agent(node, scope.agent, given))
         elif tools.has(call.name):
             told = await tools.call(node, call)
         else:
@@ -185,8 +190,9 @@ class AgentLoop:
 
     # --- sub-agents
 
-    async def _call_agent(self, node: NodeContext, name: str, call: pb.ToolCallPart) -> pb.ToolResult:
+    async def _call_agent(self, node: NodeContext, agent: Agent, given: Consent) -> pb.ToolResult:
         """A graph of its own below this node; its answer is the call's result."""
+        call = given.part
         try:
             task = parse_arguments(call.arguments).get("task")
         except ArgumentsError as error:
@@ -198,14 +204,15 @@ class AgentLoop:
         if node.node_id.count("/") + 1 >= DEPTH_MAX:
             text = f"Not run: agents call each other at most {DEPTH_MAX} deep."
             return toolbox.result(call.name, toolbox.NOT_RUN, text)
-        self._scopes[node.node_id + "/"] = _Scope(self._agents[name], Conversation(""))
+        self._scopes[node.node_id + "/"] = _Scope(self._agents[agent.agents[call.name]], Conversation(""))
         message = pb.UserMessage(text=task)
         root = Spawned(kind="append_user_message", name="user-1", input=message.SerializeToString())
         try:
             answer = pb.RunResult.FromString(await node.subgraph(root))
         except NodeError as error:
-            return toolbox.result(call.name, toolbox.ERROR, f"Error: {error.reason}: {error.message}")
-        return toolbox.result(call.name, toolbox.OK, answer.text)
+            text = f"Error: {error.reason}: {error.message}"
+            return given.tell(toolbox.result(call.name, toolbox.ERROR, text))
+        return given.tell(toolbox.result(call.name, toolbox.OK, answer.text))
 
     # --- of use to several
 

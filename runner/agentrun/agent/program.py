@@ -17,6 +17,7 @@ from agentrun.graph.types import NodeKind, Spawned
 from agentrun.models import Model, build_model
 from agentrun.models.base import ModelSetupError
 from agentrun.spec import AgentRunSpec, AgentSpec, HttpArguments, HttpTool, SecretSource, ToolSpec
+from agentrun.spec.approval import ApprovalRule
 from agentrun.spec.errors import Path
 from agentrun.spec.model import FallbackModel
 from agentrun.tools import Effect, HttpEndpoint, HttpSession, OnUnknown, Tool, ToolSetupError, build_tool
@@ -83,9 +84,12 @@ class _Builder:
     def agent(self, name: str, spec: AgentSpec, path: str, description: str = "") -> Agent:
         tools: dict[str, Tool] = {}
         agents: dict[str, str] = {}
+        approvals: dict[str, ApprovalRule] = {}
         for index, tool in enumerate(spec.tools):
             if tool.agent is not None:
                 agents[tool.tool_name] = tool.agent
+                if tool.require_approval is not None:
+                    approvals[tool.tool_name] = tool.require_approval
             else:
                 tools[tool.tool_name] = self._tool(tool, f"{path}.tools[{index}]")
         return Agent(
@@ -94,6 +98,7 @@ class _Builder:
             models=[self._model(model, f"{path}.{_dotted(where)}") for where, model in spec.models()],
             toolbox=Toolbox(tools),
             agents=agents,
+            approvals=approvals,
             description=description,
         )
 
@@ -134,6 +139,7 @@ class _Builder:
                 effect=Effect(spec.effect.value),
                 on_unknown=OnUnknown(spec.on_unknown.value),
                 timeout_seconds=spec.timeout_seconds,
+                approval=spec.require_approval,
             )
         except ToolSetupError as error:
             raise SetupError(f"{path}: {error}") from error

@@ -17,6 +17,7 @@ from agentrun.graph.types import NodeContext, NodeError, NodeResult, Spawned
 from agentrun.log.text import safe_text
 from agentrun.models.base import ToolDefinition
 from agentrun.proto import transcript_pb2 as pb
+from agentrun.spec.approval import ApprovalRule
 from agentrun.tools import Effect, OnUnknown, Tool, ToolCall, ToolOutput
 from agentrun.tools.base import ServerTool, ToolServer, ToolServerUnavailable
 from agentrun.tools.names import told_names
@@ -43,6 +44,8 @@ class ServerEntry:
     effect: Effect | None = None
     on_unknown: OnUnknown = OnUnknown.REPORT
     timeout_seconds: float = 60.0
+    approval: ApprovalRule | None = None
+    """Of calls of each of its tools."""
 
 
 def list_steps(entries: Sequence[ServerEntry]) -> list[Spawned]:
@@ -116,6 +119,7 @@ class _ServedTool:
         self.effect = effect_of(tool)
         self.on_unknown = entry.on_unknown
         self.timeout_seconds = entry.timeout_seconds
+        self.approval = entry.approval
         self._tool = ServerTool(
             name=tool.name,
             description=tool.description,

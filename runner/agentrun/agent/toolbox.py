@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agentrun.agent.approval import call_again, consent, unknown
 from agentrun.graph.types import NodeContext, NodeError
 from agentrun.log.text import safe_text
 from agentrun.models.base import ToolDefinition
@@ -72,10 +73,17 @@ class Toolbox:
     async def call(self, node: NodeContext, part: pb.ToolCallPart) -> Told:
         """Makes the call. Raises NodeError for a try that another should follow."""
         tool = self._tools[part.name]
-        unsafe = tool.effect is Effect.UNSAFE
-        if unsafe and node.interrupted:
-            return Told(self._interrupted(tool, part))
-        if unsafe:
+        if tool.effect is Effect.UNSAFE and node.interrupted:
+            return Told(await self._interrupted(node, tool, part))
+        given = await consent(node, part, tool.approval)
+        if given.denied:
+            return Told(given.denial())
+        told = await self._make(node, tool, given.part)
+        given.tell(told.result)
+        return told
+
+    async def _make(self, node: NodeContext, tool: Tool, part: pb.ToolCallPart) -> Told:
+        if tool.effect is Effect.UNSAFE:
             await node.intend()
         call = ToolCall(
             arguments=part.arguments,
@@ -91,9 +99,14 @@ class Toolbox:
         told = result(part.name, ERROR if output.is_error else OK, output.content)
         return Told(told, output.attachments)
 
-    def _interrupted(self, tool: Tool, part: pb.ToolCallPart) -> pb.ToolResult:
-        """A process began the call and died: whether it took effect, nobody can say."""
-        if tool.on_unknown is OnUnknown.RETRY:
+    async def _interrupted(self, node: NodeContext, tool: Tool, part: pb.ToolCallPart) -> pb.ToolResult:
+        """A process began the call and died: whether it took effect, nobody here can say."""
+        again = tool.on_unknown is OnUnknown.RETRY
+        if tool.on_unknown is OnUnknown.ASK:
+            again, said = await call_again(node, part)
+            if not again:
+                return unknown(OUTCOME_UNKNOWN, part, said)
+        if again:
             raise NodeError("OutcomeUnknown", OUTCOME_UNKNOWN, retryable=True, retry_after_seconds=0.0)
         return result(part.name, UNKNOWN, OUTCOME_UNKNOWN)
 

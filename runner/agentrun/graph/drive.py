@@ -1,9 +1,10 @@
 """An executor with all that goes on around it while it runs.
 
 Who calls: whatever has claimed a run: the command, a runner pod. It looks at the
-epoch and obeys the levels that the look brings, keeps the summary and the hints up
-to date apart from the appends, and writes how the attempt ended. What holds: none
-of it delays an append, and none of it is written by a process that is fenced off.
+epoch, obeys the levels that the look brings, takes up people's answers, keeps the
+summary and the hints up to date apart from the appends, and writes how the attempt
+ended. What holds: none of it delays an append, and none of it is written by a process
+that is fenced off.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Drive:
         self._budget = budget
         self._result_text = result_text
         self._levels_seen = ""
+        self._inbox_seen = 0
         self._hinted = asyncio.Event()
         self._over = asyncio.Event()
 
@@ -74,7 +76,7 @@ class Drive:
     async def run(self) -> Outcome:
         """Runs to the end or to a stop. Raises Fenced, CorruptLog, StoreUnavailable."""
         self.log.on_look = self._obey
-        await self.log.look()
+        await self._answers(await self.log.look())
         around = [asyncio.create_task(part()) for part in (self._watch, self._summarize, self._notify)]
         try:
             outcome = await self.executor.run()
@@ -113,9 +115,15 @@ class Drive:
                 await _within(self._hinted, LOOK_SECONDS)
                 self._hinted.clear()
                 if not self._over.is_set():
-                    await self.log.look()
+                    await self._answers(await self.log.look())
         except Exception as error:
             self.executor.stop_for(error)
+
+    async def _answers(self, look: Look) -> None:
+        """People's answers, where the inbox has more than was read."""
+        if look.inbox != self._inbox_seen:
+            await self.executor.read_answers()
+            self._inbox_seen = look.inbox
 
     # --- projections
 

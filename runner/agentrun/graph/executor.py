@@ -5,21 +5,23 @@ Who calls: whatever has claimed a run. What holds:
 - each node that finishes is recorded at once, however its siblings fare;
 - what is stopped (a drain, a limit, a cancel) is stopped at a node's boundary:
   nothing new is launched, what is in flight finishes and is recorded;
+- a node that waits for a person's answer holds up no other, and when nothing else can
+  run the run is parked;
 - fenced off, nothing further is launched or recorded.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+from agentrun.graph.asking import Asking
 from agentrun.graph.budget import Budget, Limits
 from agentrun.graph.ending import conclude
 from agentrun.graph.node import NodeRun, machine_errors, settle, too_large
-from agentrun.graph.outcome import Outcome, RetryWaits, parked
+from agentrun.graph.observing import Observer, watched_by
+from agentrun.graph.outcome import Outcome, RetryWaits, left_of, parked
+from agentrun.graph.queue import Queue
 from agentrun.graph.scopes import Scopes
 from agentrun.graph.types import (
     LimitReached,
@@ -27,6 +29,7 @@ from agentrun.graph.types import (
     NodeKind,
     NodeResult,
     NotLaunched,
+    Parked,
     Spawned,
     scope_of,
     to_root,
@@ -37,11 +40,6 @@ from agentrun.log.runlog import RunLog, check_kinds
 from agentrun.proto import log_pb2 as pb
 
 __all__ = ["Executor", "Observer", "Outcome", "RetryWaits"]
-
-Observer = Callable[[str, str, Mapping[str, Any]], None]
-"""Called as observer(event, node_id, fields); events: launched, finished, failed, stopping."""
-
-logger = logging.getLogger(__name__)
 
 ABANDON_SECONDS_MAX = 2.0
 """How long nodes that were cancelled may take to notice."""
@@ -69,10 +67,10 @@ class Executor:
         self._root = root
         self._concurrency = concurrency
         self._waits = waits or RetryWaits()
-        self._observer = observer
-        self._ready: deque[pb.Spawn] = deque()
+        self._observe = watched_by(observer)
+        self._queue = Queue(lambda: self._changed.set())
+        self.asking = Asking(log, self.append)
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._scopes = Scopes(log.history, self._make_ready)
         self._stop: Outcome | None = None
         self._ending = ""  # the node whose record ends the run
@@ -84,20 +82,12 @@ class Executor:
         self._deadline: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
 
-    def _observe(self, event: str, node_id: str, fields: Mapping[str, Any]) -> None:
-        """Whoever watches cannot change what happens: not even by failing."""
-        if self._observer is not None:
-            try:
-                self._observer(event, node_id, fields)
-            except Exception:
-                logger.exception("an observer failed on %s of %s", event, node_id)
-
     # --- what others may ask
 
     def pause(self, reason: str, message: str = "", *, within_seconds: float | None = None) -> None:
         """Stops launching; `run` returns when what is in flight is recorded, or given up
         after `within_seconds` (it was never recorded then, and runs again)."""
-        self._halt(Outcome(outcome=pb.OUTCOME_UNSPECIFIED, reason=reason, message=message))
+        self._halt(parked(reason, message))
         if within_seconds is not None:
             self._give_up_within(within_seconds)
 
@@ -116,7 +106,7 @@ class Executor:
         if self._stop is None or (self._stop.paused and not stop.paused):
             self._stop = stop
             self._observe("stopping", "", {"reason": stop.reason, "message": stop.message})
-        self._clear_timers()
+        self._queue.clear_timers()
         self.budget.close(NotLaunched())
         self._changed.set()
 
@@ -132,11 +122,6 @@ class Executor:
                 task.cancel()
         self._changed.set()
 
-    def _clear_timers(self) -> None:
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-
     # --- the loop
 
     async def run(self) -> Outcome:
@@ -147,7 +132,7 @@ class Executor:
         if (failure := self._scopes.failing("")) is not None:
             self._fail(failure.reason, failure.message)
         try:
-            while not self._settled():
+            while not self._settled() or await self._answered():
                 await self._changed.wait()
                 self._changed.clear()
         finally:
@@ -166,13 +151,28 @@ class Executor:
             self._quiet.set_result(None)
         if active:
             return False
-        return self._stop is not None or bool(self._ending) or not (self._ready or self._timers)
+        return self._stop is not None or bool(self._ending) or not self._queue
+
+    async def _answered(self) -> bool:
+        """Nothing else can run: whether a person has answered meanwhile; parks the run else."""
+        if self._stop or self._ending or self._error or not self._queue.parked:
+            return False
+        await self.read_answers()
+        if news := bool(self._queue or self._stop or not self._queue.parked):
+            self._changed.set()
+        else:
+            self._halt(self._queue.parking())
+        return news
+
+    async def read_answers(self) -> None:
+        """The inbox may have answers that are not known here."""
+        self._queue.answered(await self.asking.read())
 
     def _launch(self) -> None:
-        while self._ready and self._stop is None and not self._ending and self._error is None:
+        while self._queue.ready and self._stop is None and not self._ending and self._error is None:
             if len(self._tasks) - self._scopes.waiting >= self._concurrency:
                 return
-            spawn = self._ready.popleft()
+            spawn = self._queue.ready.popleft()
             if spawn.id in self._tasks:  # an earlier try was told to stop, and has not yet
                 self._waiting_for_itself[spawn.id] = spawn
                 continue
@@ -202,22 +202,16 @@ class Executor:
         wait = 0.0
         if last is not None:
             self.budget.hold_turns([spawn], self.kinds)
-            due_us = last.finished_us + last.error.retry_in_ms * 1000
-            wait = min((due_us - self.log.clock.wall_us()) / 1e6, last.error.retry_in_ms / 1e3)
+            wait = left_of(last, self.log.clock.wall_us())
         self._later(spawn, wait)
 
     def _later(self, spawn: pb.Spawn, wait_seconds: float) -> None:
         if not self._scopes.is_open(scope_of(spawn.id)) or spawn.id in self._waiting_for_itself:
             return  # it was told to stop and failed all the same: nobody, or another try, waits for it
         if wait_seconds <= 0:
-            self._ready.append(spawn)
+            self._queue.ready.append(spawn)
         elif self._stop is None and not self._ending:
-            self._timers[spawn.id] = asyncio.get_running_loop().call_later(wait_seconds, self._due, spawn)
-
-    def _due(self, spawn: pb.Spawn) -> None:
-        del self._timers[spawn.id]
-        self._ready.append(spawn)
-        self._changed.set()
+            self._queue.later(spawn, wait_seconds)
 
     # --- one try
 
@@ -228,6 +222,8 @@ class Executor:
             await self._conclude(node, await settle(node))
         except LimitReached as limit:
             self._limit_reached(limit)
+        except Parked as waits:
+            self._park(spawn, waits)
         except NotLaunched:
             pass
         except Exception as error:
@@ -240,6 +236,11 @@ class Executor:
                 self._make_ready(again)
             self._scopes.ended(spawn.id, self._tasks)
             self._changed.set()
+
+    def _park(self, spawn: pb.Spawn, waits: Parked) -> None:
+        if self._scopes.may_run(spawn.id):
+            self._queue.park(spawn, waits)
+            self._observe("parked", spawn.id, {"reason": waits.ask.reason, "id": waits.ask.id})
 
     async def _conclude(self, node: NodeRun, result: NodeResult | NodeError) -> None:
         if isinstance(result, NodeResult):
@@ -271,7 +272,7 @@ class Executor:
         """A final record waits for the nodes in flight: none of their results is lost. Those that
         only wait for graphs of their own, of which nothing more is launched, are given up."""
         self._ending = node.node_id
-        self._clear_timers()
+        self._queue.clear_timers()
         self.budget.close(NotLaunched())
         self._quiet = asyncio.get_running_loop().create_future()
         self._changed.set()
@@ -292,6 +293,7 @@ class Executor:
             self._limit_reached(LimitReached("retries", f"{used}; {node.node_id}: {error}"))
         else:
             self._scopes.failed(node.node_id, error)
+            self._queue.drop_failed(node.scope)
             if not node.scope:
                 self._fail(error.reason, f"{node.node_id}: {error.message}")
 
@@ -334,15 +336,12 @@ class Executor:
         for id_, task in self._tasks.items():
             if id_.startswith(scope):
                 task.cancel()
-        for id_ in [id_ for id_ in self._timers if id_.startswith(scope)]:
-            self._timers.pop(id_).cancel()
-        if any(spawn.id.startswith(scope) for spawn in self._ready):
-            self._ready = deque(spawn for spawn in self._ready if not spawn.id.startswith(scope))
+        self._queue.drop(scope)
 
     # --- the end
 
     async def _abandon(self) -> None:
-        self._clear_timers()
+        self._queue.clear_timers()
         if self._deadline is not None:
             self._deadline.cancel()
         self._give_up()

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+from agentrun.graph.asking import Asking
 from agentrun.graph.budget import Budget
 from agentrun.graph.types import (
     LimitReached,
@@ -19,6 +20,8 @@ from agentrun.graph.types import (
     NodeKind,
     NodeResult,
     NotLaunched,
+    Parked,
+    Question,
     Spawned,
     Usage,
     scope_of,
@@ -29,6 +32,7 @@ from agentrun.log.errors import BlobTooLarge, LogError, StoreUnavailable
 from agentrun.log.final import bounded
 from agentrun.log.replay import INTENT, TRY
 from agentrun.log.runlog import RunLog
+from agentrun.log.store import InboxRow
 from agentrun.proto import log_pb2 as pb
 
 
@@ -38,6 +42,7 @@ class Host(Protocol):
     log: RunLog
     budget: Budget
     kinds: Mapping[str, NodeKind]
+    asking: Asking
     spawning: set[str]
     """Ids of the successors in all records so far, also in those that are under way."""
 
@@ -81,6 +86,7 @@ class NodeRun:
         self._host = host
         self._log = host.log
         self._intended = self.interrupted
+        self._used: list[str] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -143,10 +149,17 @@ class NodeRun:
                 id=f"{self.node_id}{suffix}!intent",
                 parents=[self.node_id],
                 kind=INTENT,
+                consumed=self._used,
                 started_us=now,
                 finished_us=now,
             )
         )
+
+    async def ask(self, question: Question) -> InboxRow:
+        answer = await self._host.asking.answer(self.node_id, question)
+        self._used.append(answer.id)
+        self._begin()  # what it took to ask is no work of the node's
+        return answer
 
     async def subgraph(self, root: Spawned) -> bytes:
         scope = self.node_id + "/"
@@ -188,7 +201,7 @@ class NodeRun:
             record.cost.turns = 1 if self.kind.turn else 0
             record.parents.extend(self.spawn.parents)
             record.output.CopyFrom(pb.Payload(inline=result.output, media_type=result.media_type))
-            record.consumed.extend(result.consumed)
+            record.consumed.extend(id_ for id_ in result.consumed if id_ not in self._used)
             record.attachments.extend(result.attachments)
             if result.final is not None:
                 record.final.CopyFrom(_final(result.final))
@@ -241,7 +254,12 @@ class NodeRun:
             estimated=bool(usage.estimated),
         )
         return pb.NodeRecord(
-            id=record_id, kind=kind, cost=cost, started_us=self._started_us, finished_us=self.busy_us()[1]
+            id=record_id,
+            kind=kind,
+            cost=cost,
+            consumed=self._used,
+            started_us=self._started_us,
+            finished_us=self.busy_us()[1],
         )
 
 
@@ -295,7 +313,7 @@ async def settle(node: NodeRun) -> NodeResult | NodeError:
         result: object = await node.handle()
     except NodeError as error:
         return error
-    except (LogError, LimitReached, NotLaunched):
+    except (LogError, LimitReached, NotLaunched, Parked):
         raise
     except asyncio.CancelledError as error:
         task = asyncio.current_task()

@@ -57,3 +57,9 @@ class RetryWaits:
         if retry_after is None or not retry_after > wait:
             return wait
         return min(retry_after, RETRY_AFTER_SECONDS_MAX)
+
+
+def left_of(last: pb.NodeRecord, now_us: int) -> float:
+    """Seconds that are left of the wait behind a failed try; never more than that wait."""
+    due_us = last.finished_us + last.error.retry_in_ms * 1000
+    return min((due_us - now_us) / 1e6, last.error.retry_in_ms / 1e3)

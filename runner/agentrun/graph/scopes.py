@@ -61,6 +61,11 @@ class Scopes:
         """Nodes of it may run."""
         return scope in self._unfinished
 
+    def may_run(self, node_id: str) -> bool:
+        """The node's graph is open, and none of its nodes has failed for good."""
+        scope = scope_of(node_id)
+        return self.is_open(scope) and scope not in self._failing
+
     def unfinished(self, scope: str) -> int:
         """Nodes of the scope that are spawned and not done."""
         return self._unfinished.get(scope, 0)

@@ -15,7 +15,9 @@ from hashlib import sha256
 from typing import Protocol
 from uuid import UUID
 
+from agentrun.log.asks import Waiting
 from agentrun.log.final import bounded
+from agentrun.log.store import InboxRow
 from agentrun.log.text import safe_text
 from agentrun.proto import log_pb2 as pb
 
@@ -65,6 +67,17 @@ class NodeResult:
     attachments: Sequence[pb.Payload] = ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a person is asked. `reason` is CamelCase and tells what waits, `what` names its subject,
+    `detail` is what anybody may see of it; `key` tells the questions of one node apart."""
+
+    reason: str
+    what: str
+    detail: str = ""
+    key: str = ""
+
+
 class NodeContext(Protocol):
     """What a node is given."""
 
@@ -100,6 +113,10 @@ class NodeContext(Protocol):
 
     async def intend(self) -> None:
         """Makes durable that a call is about to be made. Again in the same try: nothing."""
+
+    async def ask(self, question: Question) -> InboxRow:
+        """A person's answer. Without one the try is over, and the node runs again when there is
+        one: ask before anything is done. What the try records names the answer as used."""
 
     async def subgraph(self, root: Spawned) -> bytes:
         """Runs a graph of its own below this node, to its end; its last output. One a node."""
@@ -176,6 +193,14 @@ class LimitReached(Exception):
         super().__init__(message)
         self.limit = limit
         self.message = message
+
+
+class Parked(Exception):
+    """The node waits for a person's answer; its try leaves nothing behind but the question."""
+
+    def __init__(self, ask: Waiting) -> None:
+        super().__init__(f"{ask.id} waits for an answer")
+        self.ask = ask
 
 
 class NotLaunched(Exception):

@@ -84,7 +84,13 @@ class MemoryStore:
         if run is None:
             return None
         newest = self._attempt_row(run, max(run.attempts)) if run.attempts else None
-        return RunInfo(run=run.row, last_attempt=newest, summary=run.summary[2], read_at=self._db.stamp())
+        return RunInfo(
+            run=run.row,
+            last_attempt=newest,
+            summary=run.summary[2],
+            read_at=self._db.stamp(),
+            inbox=len(run.inbox),
+        )
 
     async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
         found = [run.row for run in self._db.runs.values() if run.row.owner.startswith(owner_prefix)]
@@ -182,6 +188,7 @@ class MemoryStore:
             levels=row.levels,
             server=self._db.server,
             claimer=run.claimer,
+            inbox=len(run.inbox),
         )
 
     async def reopen(self, row: LogRow) -> bool:
@@ -299,4 +306,5 @@ def _standing(run: _Run) -> Standing:
         claimed=newest is not None and newest.claimed,
         outcome=newest.outcome if newest else None,
         summary_head=run.summary[1],
+        inbox=len(run.inbox),
     )

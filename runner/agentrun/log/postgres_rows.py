@@ -53,6 +53,7 @@ def look(row: Record) -> Look:
         levels=levels(row),
         server=server_name(row["server"]),
         claimer=row["claimer"],
+        inbox=row["inbox"],
     )
 
 
@@ -85,7 +86,13 @@ def run_info(row: Record) -> RunInfo:
         ended_at=row["ended_at"],
     )
     newest = None if row["newest_attempt"] is None else attempt(row)
-    return RunInfo(run=run, last_attempt=newest, summary=row["summary"], read_at=row["read_at"])
+    return RunInfo(
+        run=run,
+        last_attempt=newest,
+        summary=row["summary"],
+        read_at=row["read_at"],
+        inbox=row["inbox"],
+    )
 
 
 def standing(row: Record) -> Standing:
@@ -100,4 +107,5 @@ def standing(row: Record) -> Standing:
         claimed=row["claimed"],
         outcome=None if outcome is None else AttemptOutcome(outcome),
         summary_head=row["summary_head"],
+        inbox=row["inbox"],
     )

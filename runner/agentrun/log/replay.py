@@ -20,8 +20,9 @@ from agentrun.proto import log_pb2 as pb
 
 FORMAT = 1
 
-ATTEMPT, TRY, INTENT, REOPENED, FINALIZE = "attempt", "try", "intent", "reopened", "finalize_run"
-OWN_KINDS = frozenset({ATTEMPT, TRY, INTENT, REOPENED, FINALIZE})
+ATTEMPT, TRY, INTENT, ASK = "attempt", "try", "intent", "ask_person"
+REOPENED, FINALIZE = "reopened", "finalize_run"
+OWN_KINDS = frozenset({ATTEMPT, TRY, INTENT, ASK, REOPENED, FINALIZE})
 """The kinds of the log itself; every other kind is a node of somebody's graph."""
 
 
@@ -96,7 +97,8 @@ class History:
     `done`: node id → its one record. `spawned`: node id → how to run it, in the
     order of the log. `tries`: node id → failed tries so far, `last_try` the newest
     of them. `failed`: nodes whose newest try says that no other is of use.
-    `intents`: nodes whose newest call was begun and has not been answered.
+    `intents`: nodes whose newest call was begun and has not been answered. `asks`: questions
+    to people by their ids, open or not; `consumed`: answers that records have used.
     """
 
     def __init__(self, run_id: UUID) -> None:
@@ -111,6 +113,7 @@ class History:
         self.last_try: dict[str, pb.NodeRecord] = {}
         self.failed: dict[str, pb.NodeRecord] = {}
         self.intents: set[str] = set()
+        self.asks: dict[str, pb.NodeRecord] = {}
         self.consumed: set[str] = set()
         self.final: pb.NodeRecord | None = None
         self.final_seq = 0
@@ -149,6 +152,8 @@ class History:
             self.intents.discard(node)
         elif kind == INTENT:
             self.intents.add(record.parents[0])
+        elif kind == ASK:
+            self.asks[record.ask.id] = record
         elif kind == REOPENED:
             self.final, self.final_seq = None, 0
             self.failed.clear()

@@ -17,7 +17,7 @@ from agentrun.log.appender import Appender
 from agentrun.log.blobs import BlobStore
 from agentrun.log.errors import BlobMissing, CorruptLog, Fenced, StoreUnavailable
 from agentrun.log.replay import FORMAT, History, decode
-from agentrun.log.store import LogRow, Look
+from agentrun.log.store import InboxRow, LogRow, Look
 from agentrun.log.tail import FRESH_SECONDS_MAX, Tail
 from agentrun.proto import log_pb2 as pb
 
@@ -161,6 +161,10 @@ class RunLog:
                 # Where a failover has lost it, a look has it stored again, with its record.
                 if server == (server := (await self.look()).server):
                     raise
+
+    async def inbox(self) -> list[InboxRow]:
+        """What people have posted, oldest first."""
+        return await self._retried(partial(self.store.inbox, self.run_id))
 
     # --- the fence
 

@@ -104,7 +104,8 @@ class Look:
     """What a process must know to go on: who owns the run, and what its owner wants.
 
     `head` is the greatest seq in the log (0: none). `claimer` made the newest claim, and
-    is empty while a newer attempt is allocated that has not claimed yet.
+    is empty while a newer attempt is allocated that has not claimed yet. `inbox`: how many
+    rows the run's inbox has.
     """
 
     epoch: int
@@ -114,6 +115,7 @@ class Look:
     levels: Levels
     server: str
     claimer: bytes = b""
+    inbox: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,12 +143,14 @@ class RunInfo:
     """A run as lists show it: its row, its newest attempt, its summary (JSON text, "" if none).
 
     `read_at`: the store's clock at the time of reading, which alone the row's times compare with.
+    `inbox`: how many rows the run's inbox has.
     """
 
     run: RunRow
     last_attempt: AttemptRow | None = None
     summary: str = ""
     read_at: datetime | None = None
+    inbox: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +158,7 @@ class Standing:
     """How a run stands, without what is large: for whoever looks at many runs at once.
 
     `claimed` and `outcome` are of attempt `attempt` (none yet: False, None); `summary_head` is
-    the head of the log that the summary is of.
+    the head of the log that the summary is of. `inbox`: how many rows the run's inbox has.
     """
 
     run_id: UUID
@@ -166,6 +170,7 @@ class Standing:
     claimed: bool = False
     outcome: AttemptOutcome | None = None
     summary_head: int = 0
+    inbox: int = 0
 
 
 Hint = Callable[[UUID | None], None]

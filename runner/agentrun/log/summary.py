@@ -11,8 +11,12 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Any
 
+from agentrun.log.asks import Waiting, waiting
 from agentrun.log.replay import OWN_KINDS, History
 from agentrun.proto import log_pb2 as pb
+
+WAITING_SHOWN_MAX = 10
+"""Calls that wait for people, in a summary and in an object's status."""
 
 PREVIEW_BYTES_MAX = 1024
 """Of an answer, in a summary and in an object's status."""
@@ -85,7 +89,17 @@ def summarize(
             "last": nodes[-1] if nodes else "",
         },
         "budget": budget_used(history),
+        "waiting": _waiting(waiting(history)),
     }
+
+
+def _waiting(calls: list[Waiting]) -> dict[str, Any]:
+    """What waits for people, and how many there are of it."""
+    shown = [
+        {"id": c.id, "tool": c.what, "reason": c.reason, "arguments": c.detail}
+        for c in calls[:WAITING_SHOWN_MAX]
+    ]
+    return {"count": len(calls), "calls": shown}
 
 
 def result_of(text: str) -> dict[str, Any]:

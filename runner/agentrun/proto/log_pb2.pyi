@@ -7,19 +7,28 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Decision(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DECISION_UNSPECIFIED: _ClassVar[Decision]
+    DECISION_APPROVE: _ClassVar[Decision]
+    DECISION_DENY: _ClassVar[Decision]
+
 class Outcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     OUTCOME_UNSPECIFIED: _ClassVar[Outcome]
     OUTCOME_SUCCEEDED: _ClassVar[Outcome]
     OUTCOME_FAILED: _ClassVar[Outcome]
     OUTCOME_CANCELLED: _ClassVar[Outcome]
+DECISION_UNSPECIFIED: Decision
+DECISION_APPROVE: Decision
+DECISION_DENY: Decision
 OUTCOME_UNSPECIFIED: Outcome
 OUTCOME_SUCCEEDED: Outcome
 OUTCOME_FAILED: Outcome
 OUTCOME_CANCELLED: Outcome
 
 class NodeRecord(_message.Message):
-    __slots__ = ("format", "id", "parents", "kind", "output", "spawned", "cost", "error", "attempt", "epoch", "writer", "started_us", "finished_us", "final", "consumed", "attachments")
+    __slots__ = ("format", "id", "parents", "kind", "output", "spawned", "cost", "error", "attempt", "epoch", "writer", "started_us", "finished_us", "final", "consumed", "attachments", "ask")
     FORMAT_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +45,7 @@ class NodeRecord(_message.Message):
     FINAL_FIELD_NUMBER: _ClassVar[int]
     CONSUMED_FIELD_NUMBER: _ClassVar[int]
     ATTACHMENTS_FIELD_NUMBER: _ClassVar[int]
+    ASK_FIELD_NUMBER: _ClassVar[int]
     format: int
     id: str
     parents: _containers.RepeatedScalarFieldContainer[str]
@@ -52,7 +62,32 @@ class NodeRecord(_message.Message):
     final: Final
     consumed: _containers.RepeatedScalarFieldContainer[str]
     attachments: _containers.RepeatedCompositeFieldContainer[Payload]
-    def __init__(self, format: _Optional[int] = ..., id: _Optional[str] = ..., parents: _Optional[_Iterable[str]] = ..., kind: _Optional[str] = ..., output: _Optional[_Union[Payload, _Mapping]] = ..., spawned: _Optional[_Iterable[_Union[Spawn, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., attempt: _Optional[int] = ..., epoch: _Optional[int] = ..., writer: _Optional[bytes] = ..., started_us: _Optional[int] = ..., finished_us: _Optional[int] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., consumed: _Optional[_Iterable[str]] = ..., attachments: _Optional[_Iterable[_Union[Payload, _Mapping]]] = ...) -> None: ...
+    ask: Ask
+    def __init__(self, format: _Optional[int] = ..., id: _Optional[str] = ..., parents: _Optional[_Iterable[str]] = ..., kind: _Optional[str] = ..., output: _Optional[_Union[Payload, _Mapping]] = ..., spawned: _Optional[_Iterable[_Union[Spawn, _Mapping]]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., error: _Optional[_Union[Error, _Mapping]] = ..., attempt: _Optional[int] = ..., epoch: _Optional[int] = ..., writer: _Optional[bytes] = ..., started_us: _Optional[int] = ..., finished_us: _Optional[int] = ..., final: _Optional[_Union[Final, _Mapping]] = ..., consumed: _Optional[_Iterable[str]] = ..., attachments: _Optional[_Iterable[_Union[Payload, _Mapping]]] = ..., ask: _Optional[_Union[Ask, _Mapping]] = ...) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("id", "reason", "subject", "detail")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    reason: str
+    subject: str
+    detail: str
+    def __init__(self, id: _Optional[str] = ..., reason: _Optional[str] = ..., subject: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class Answer(_message.Message):
+    __slots__ = ("decision", "by", "reason", "arguments")
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_FIELD_NUMBER: _ClassVar[int]
+    decision: Decision
+    by: str
+    reason: str
+    arguments: str
+    def __init__(self, decision: _Optional[_Union[Decision, str]] = ..., by: _Optional[str] = ..., reason: _Optional[str] = ..., arguments: _Optional[str] = ...) -> None: ...
 
 class Payload(_message.Message):
     __slots__ = ("inline", "blob", "media_type")

@@ -1,3 +1,4 @@
+from agentrun.proto import log_pb2 as _log_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -161,14 +162,26 @@ class OpaquePart(_message.Message):
     def __init__(self, provider: _Optional[str] = ..., kind: _Optional[str] = ..., json: _Optional[str] = ...) -> None: ...
 
 class ToolResult(_message.Message):
-    __slots__ = ("name", "content", "outcome")
+    __slots__ = ("name", "content", "outcome", "answered")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
     name: str
     content: str
     outcome: ToolOutcome
-    def __init__(self, name: _Optional[str] = ..., content: _Optional[str] = ..., outcome: _Optional[_Union[ToolOutcome, str]] = ...) -> None: ...
+    answered: Answered
+    def __init__(self, name: _Optional[str] = ..., content: _Optional[str] = ..., outcome: _Optional[_Union[ToolOutcome, str]] = ..., answered: _Optional[_Union[Answered, _Mapping]] = ...) -> None: ...
+
+class Answered(_message.Message):
+    __slots__ = ("id", "answer", "at_us")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    AT_US_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    answer: _log_pb2.Answer
+    at_us: int
+    def __init__(self, id: _Optional[str] = ..., answer: _Optional[_Union[_log_pb2.Answer, _Mapping]] = ..., at_us: _Optional[int] = ...) -> None: ...
 
 class ToolList(_message.Message):
     __slots__ = ("tools", "warnings", "unavailable")

@@ -6,6 +6,7 @@ every string and list a bound.
 """
 
 from agentrun.spec.agent import AgentSpec, SubAgentSpec
+from agentrun.spec.approval import ApprovalCondition, ApprovalRule
 from agentrun.spec.base import ConfigMapKeyRef, ManifestModel, SecretKeyRef, SecretSource, TextSource
 from agentrun.spec.definition import (
     definition_bytes,
@@ -48,6 +49,8 @@ __all__ = [
     "AgentRun",
     "AgentRunSpec",
     "AgentSpec",
+    "ApprovalCondition",
+    "ApprovalRule",
     "Budget",
     "ConfigMapKeyRef",
     "Effect",

@@ -33,6 +33,7 @@ TOOL_NAME = r"^[a-zA-Z_][a-zA-Z0-9_-]{0,63}$"
 REFERENCE_KEY = r"^[-._a-zA-Z0-9]+$"
 ENTRYPOINT = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
+ARGUMENT = r"^[^.\s]+(\.[^.\s]+)*$"
 UUID_TEXT = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 PATTERN_RULES: Mapping[str, str] = {
@@ -42,6 +43,7 @@ PATTERN_RULES: Mapping[str, str] = {
     REFERENCE_KEY: "must be letters, digits, '-', '_' and '.'",
     ENTRYPOINT: "must be a Python function as package.module:function",
     HEADER_NAME: "must be the name of an HTTP header",
+    ARGUMENT: "must be an argument's name, with dots for what is inside it, such as order.amount",
     UUID_TEXT: "must be a UUID such as 0b0e6a52-6f0f-4a8e-9f53-0b7c5a3f5e11",
 }
 """What a pattern asks for, in words."""

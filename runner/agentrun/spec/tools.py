@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from agentrun.spec.approval import ApprovalRule
 from agentrun.spec.base import (
     HEADER_NAME,
     VALUE_CHARACTERS_MAX,
@@ -43,6 +44,7 @@ class OnUnknown(StrEnum):
 
     REPORT = "Report"
     RETRY = "Retry"
+    ASK = "Ask"
 
 
 class HttpArguments(StrEnum):
@@ -131,7 +133,13 @@ class ToolSpec(ManifestModel):
     on_unknown: OnUnknown = Field(
         default=OnUnknown.REPORT,
         description="For an unsafe call whose result never came: Report tells the model that its outcome is "
-        "unknown, Retry calls again. Default Report.",
+        "unknown, Retry calls again, Ask pauses the run until a person says whether to call again. Default "
+        "Report.",
+    )
+    require_approval: ApprovalRule | None = Field(
+        default=None,
+        description="Which calls wait until a person has approved them; the run pauses meanwhile, without a "
+        "pod. Default: none.",
     )
     timeout_seconds: Annotated[Int, Field(ge=1, le=86400)] = Field(
         default=60,

@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentrun.models.base import ToolDefinition
 from agentrun.proto import log_pb2
+
+if TYPE_CHECKING:
+    from agentrun.spec.approval import ApprovalRule
 
 
 class Effect(StrEnum):
@@ -32,6 +35,7 @@ class OnUnknown(StrEnum):
 
     REPORT = "Report"
     RETRY = "Retry"
+    ASK = "Ask"
 
 
 async def _nothing() -> None:
@@ -103,6 +107,10 @@ class Tool(Protocol):
     @property
     def on_unknown(self) -> OnUnknown:
         """The policy for an unknown outcome."""
+
+    @property
+    def approval(self) -> ApprovalRule | None:
+        """Which calls wait for a person; None: none do."""
 
     @property
     def timeout_seconds(self) -> float:

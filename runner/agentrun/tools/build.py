@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentrun.tools.base import Effect, OnUnknown, Tool
 from agentrun.tools.errors import ToolSetupError
 from agentrun.tools.http import HttpEndpoint, HttpSession, HttpTool
 from agentrun.tools.python import PythonTool
+
+if TYPE_CHECKING:
+    from agentrun.spec.approval import ApprovalRule
 
 TIMEOUT_SECONDS = 60.0
 
@@ -24,6 +27,7 @@ def build_tool(
     effect: Effect = Effect.UNSAFE,
     on_unknown: OnUnknown = OnUnknown.REPORT,
     timeout_seconds: float | None = None,
+    approval: ApprovalRule | None = None,
 ) -> Tool:
     """One tool; exactly one of `python` (an entrypoint) and `http` is given.
 
@@ -38,6 +42,7 @@ def build_tool(
         "effect": effect,
         "on_unknown": on_unknown,
         "timeout_seconds": TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds,
+        "approval": approval,
     }
     try:
         if python is not None and http is None:

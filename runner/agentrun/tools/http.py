@@ -32,6 +32,8 @@ from agentrun.tools.url import UrlTemplate
 if TYPE_CHECKING:
     import httpx2
 
+    from agentrun.spec.approval import ApprovalRule
+
 RESPONSE_BYTES_MAX = 1024 * 1024
 CONNECT_SECONDS_MAX = 10.0
 CONNECTIONS_MAX = 256
@@ -92,6 +94,7 @@ class HttpTool:
         effect: Effect = Effect.UNSAFE,
         on_unknown: OnUnknown = OnUnknown.REPORT,
         timeout_seconds: float = 60.0,
+        approval: ApprovalRule | None = None,
     ) -> None:
         self._method = endpoint.method.upper()
         if self._method not in _METHODS:
@@ -106,6 +109,7 @@ class HttpTool:
         )
         self.effect = effect
         self.on_unknown = on_unknown
+        self.approval = approval
         self.timeout_seconds = timeout_seconds
 
     async def call(self, call: ToolCall) -> ToolOutput:

@@ -27,6 +27,7 @@ from agentrun.tools.errors import ArgumentsError, ResultError, ToolSetupError
 from agentrun.tools.results import cut_text, render_error, render_result
 
 if TYPE_CHECKING:
+    from agentrun.spec.approval import ApprovalRule
     from agentrun.tools.schema import FunctionSchema
 
 BeforeSend = Callable[[], Awaitable[None]]
@@ -51,6 +52,7 @@ class PythonTool:
         effect: Effect = Effect.UNSAFE,
         on_unknown: OnUnknown = OnUnknown.REPORT,
         timeout_seconds: float = 60.0,
+        approval: ApprovalRule | None = None,
     ) -> None:
         self._function = function
         self._schema = schema
@@ -62,6 +64,7 @@ class PythonTool:
         )
         self.effect = effect
         self.on_unknown = on_unknown
+        self.approval = approval
         self.timeout_seconds = timeout_seconds
 
     @classmethod

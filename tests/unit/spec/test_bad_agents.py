@@ -16,6 +16,7 @@ TOOL = """- name: add
         python: {entrypoint: "agentrun.tools.demo:add"}"""
 TURN = "- text: Hello."
 PROVIDERS = "Known are: scripted, openai, openai-responses, anthropic, google"
+PATTERN = "must be a regular expression (as of RE2: without look-around and back references)"
 SCHEMA = "parameters: {type: object}"
 
 
@@ -72,6 +73,54 @@ CASES = [
         "http: {url: 'http://a', method: GET}",
         ["spec.agent.tools[0].http: a GET request has no body: set arguments to Query, or another method"],
     ),
+    (
+        TOOL,
+        f"{TOOL}\n        requireApproval: {{policy: When}}",
+        ["spec.agent.tools[0].requireApproval.when: is required for policy When: at least one condition"],
+    ),
+    (
+        TOOL,
+        f"{TOOL}\n        requireApproval: {{policy: Always, when: [{{argument: a, operator: Exists}}]}}",
+        [
+            "spec.agent.tools[0].requireApproval.when: has no meaning for policy Always; remove it, or set "
+            "policy to When"
+        ],
+    ),
+    *[
+        (
+            TOOL,
+            f"{TOOL}\n        requireApproval: {{policy: When, when: [{condition}]}}",
+            [f"spec.agent.tools[0].requireApproval.when[0].{message}"],
+        )
+        for condition, message in (
+            (
+                "{argument: a, operator: Gt, values: [many]}",
+                'values: must be one number as a string for Gt, such as ["100"]',
+            ),
+            (
+                "{argument: a, operator: Lt, values: ['1', '2']}",
+                'values: must be one number as a string for Lt, such as ["100"]',
+            ),
+            ("{argument: a, operator: In}", "values: must have at least one value for In"),
+            (
+                "{argument: a, operator: Exists, values: [x]}",
+                "values: has no meaning for Exists; remove it",
+            ),
+            (
+                "{argument: a, operator: Matches, values: [x, '(']}",
+                "values[1]: " + PATTERN,
+            ),
+            (
+                "{argument: a, operator: Matches, values: ['(a)\\1']}",
+                "values[0]: " + PATTERN,
+            ),
+            (
+                "{argument: a..b, operator: Exists}",
+                "argument: must be an argument's name, with dots for what is inside it, such as "
+                "order.amount; not 'a..b'",
+            ),
+        )
+    ],
     (
         TOOL,
         "- {agent: bob, effect: read_only}",

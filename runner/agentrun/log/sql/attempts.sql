@@ -56,6 +56,7 @@ WITH confirmed AS (
 )
 SELECT epoch, attempt, ended, generation, suspend, shutdown, budget,
        coalesce((SELECT max(seq) FROM run_log WHERE run_log.run_id = $1), 0) AS head,
+       (SELECT count(*) FROM run_inbox WHERE run_inbox.run_id = $1) AS inbox,
        pg_postmaster_start_time() AS server, coalesce(claimer, '') AS claimer
 FROM run
 WHERE run_id = $1

@@ -13,7 +13,8 @@ SELECT run.run_id, run.owner, run.name, run.definition, run.digest,
        newest.attempt AS newest_attempt, newest.process, newest.claimed, newest.outcome, newest.reason,
        newest.started_at AS attempt_started_at, newest.ended_at AS attempt_ended_at,
        greatest(extract(epoch FROM now() - newest.confirmed_at), 0)::float8 AS confirmed_age_seconds,
-       coalesce(run_summary.summary, '') AS summary, now() AS read_at
+       coalesce(run_summary.summary, '') AS summary, now() AS read_at,
+       (SELECT count(*) FROM run_inbox WHERE run_inbox.run_id = run.run_id) AS inbox
 FROM run
 LEFT JOIN LATERAL (
     SELECT * FROM run_attempt WHERE run_attempt.run_id = run.run_id ORDER BY run_attempt.attempt DESC LIMIT 1
@@ -32,7 +33,8 @@ SELECT run.run_id, run.owner, run.name, run.definition, run.digest,
        newest.attempt AS newest_attempt, newest.process, newest.claimed, newest.outcome, newest.reason,
        newest.started_at AS attempt_started_at, newest.ended_at AS attempt_ended_at,
        greatest(extract(epoch FROM now() - newest.confirmed_at), 0)::float8 AS confirmed_age_seconds,
-       coalesce(run_summary.summary, '') AS summary, now() AS read_at
+       coalesce(run_summary.summary, '') AS summary, now() AS read_at,
+       (SELECT count(*) FROM run_inbox WHERE run_inbox.run_id = run.run_id) AS inbox
 FROM picked AS run
 LEFT JOIN LATERAL (
     SELECT * FROM run_attempt WHERE run_attempt.run_id = run.run_id ORDER BY run_attempt.attempt DESC LIMIT 1
@@ -47,7 +49,8 @@ RETURNING resolved
 -- name: live_runs
 SELECT run.run_id, run.owner, run.attempt, run.ended, run.generation, run.suspend,
        coalesce(newest.claimed, false) AS claimed, newest.outcome,
-       coalesce(run_summary.head, 0) AS summary_head
+       coalesce(run_summary.head, 0) AS summary_head,
+       (SELECT count(*) FROM run_inbox WHERE run_inbox.run_id = run.run_id) AS inbox
 FROM run
 LEFT JOIN run_attempt AS newest ON newest.run_id = run.run_id AND newest.attempt = run.attempt
 LEFT JOIN run_summary ON run_summary.run_id = run.run_id
@@ -56,7 +59,8 @@ WHERE starts_with(run.owner, $1) AND NOT run.ended
 -- name: standings
 SELECT run.run_id, run.owner, run.attempt, run.ended, run.generation, run.suspend,
        coalesce(newest.claimed, false) AS claimed, newest.outcome,
-       coalesce(run_summary.head, 0) AS summary_head
+       coalesce(run_summary.head, 0) AS summary_head,
+       (SELECT count(*) FROM run_inbox WHERE run_inbox.run_id = run.run_id) AS inbox
 FROM run
 LEFT JOIN run_attempt AS newest ON newest.run_id = run.run_id AND newest.attempt = run.attempt
 LEFT JOIN run_summary ON run_summary.run_id = run.run_id

@@ -57,6 +57,18 @@ def _tool(**tool: Any) -> Edit:
     return lambda spec: spec["agent"].update(tools=[tool])
 
 
+def _approval(policy: str = "When", *conditions: dict[str, Any]) -> Edit:
+    rule: dict[str, Any] = {"policy": policy}
+    if conditions:
+        rule["when"] = list(conditions)
+    return _tool(name="x", python={"entrypoint": "a:b"}, requireApproval=rule)
+
+
+def _condition(operator: str, *values: str) -> Edit:
+    found: dict[str, Any] = {"argument": "amount", "operator": operator}
+    return _approval("When", {**found, "values": list(values)} if values else found)
+
+
 def _http(**http: Any) -> Edit:
     return _tool(
         name="x", description="x", parameters={"type": "object"}, http={"url": "http://tools.test", **http}
@@ -112,6 +124,20 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "header without a value": (
         _http(headers=[{"name": "a"}]),
         "must have exactly one of value and valueFrom",
+    ),
+    "approval when nothing": (_approval("When"), "policy When needs at least one condition"),
+    "approval always and when": (
+        _approval("Always", {"argument": "amount", "operator": "Exists"}),
+        "policy Always takes none",
+    ),
+    "approval of another kind": (_approval("Never"), '"Always", "When"'),
+    "condition without values": (_condition("In"), "the other operators at least one"),
+    "condition with a value too many": (_condition("Exists", "1"), "take no values"),
+    "comparison with two numbers": (_condition("Gt", "1", "2"), "take one number as a string"),
+    "condition of another kind": (_condition("Equals", "1"), '"In", "NotIn"'),
+    "argument that is no name": (
+        _approval("When", {"argument": "a..b", "operator": "Exists"}),
+        "spec.agent.tools[0].requireApproval.when[0].argument",
     ),
     "sub-agent that is not there": (_tool(agent="helper"), "names a sub-agent that is not in spec.agents"),
     "sub-agent with a time limit": (
