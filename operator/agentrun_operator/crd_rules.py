@@ -81,6 +81,17 @@ _AGENT = [
         "!(has(self.instructions) && has(self.instructionsFrom))",
         "must have at most one of instructions and instructionsFrom",
     ),
+    _rule(
+        "!has(self.context) || !has(self.context.compaction) || has(self.model.contextWindow)",
+        "context.compaction needs model.contextWindow",
+        "context.compaction",
+    ),
+    _rule(
+        "!has(self.tools) || self.tools.all(t, (has(t.name) ? t.name : has(t.agent) ? t.agent : '')"
+        " != 'read_result')",
+        "read_result is the name of a built-in tool",
+        "tools",
+    ),
 ]
 
 _MAIN_AGENT = [
@@ -165,6 +176,13 @@ RULES: dict[str, list[Rule]] = {
     "ToolSpec": _TOOL,
     "ApprovalRule": _APPROVAL,
     "ApprovalCondition": _CONDITION,
+    "CompactionSpec": [
+        _rule(
+            "(has(self.keepPercent) ? self.keepPercent : 30) + 10"
+            " <= (has(self.atPercent) ? self.atPercent : 80)",
+            "keepPercent must be at most atPercent less 10",
+        )
+    ],
     "HttpTool": [
         _rule(
             "!has(self.method) || self.method != 'GET' || (has(self.arguments) && self.arguments == 'Query')",

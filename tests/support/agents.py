@@ -338,6 +338,12 @@ async def hang(context: ToolContext) -> str:
     return ""
 
 
+async def lines(count: int, context: ToolContext, first: int = 0) -> str:
+    """Numbered lines of 20 bytes each."""
+    _enter("lines", context, count)
+    return "".join(f"line {number:014}\n" for number in range(first, first + count))
+
+
 TOOLS = ("echo", "numbers", "broken", "flaky", "hang")
 
 

@@ -7,7 +7,7 @@ its record; each try is one request, drawn from the run's one budget.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,11 +50,13 @@ async def ask(
     before: pb.AssistantTurn | None,
     conversation_tokens: int,
     limits: RateLimits,
+    mends: Callable[[ModelError], bool] = lambda error: False,
 ) -> ModelResponse:
     """The turn, with its state. Raises NodeError with the memo for the next try.
 
     `request` has what all models are told; `conversation_tokens` is what its messages
-    may cost. `before`: the turn before this one.
+    may cost. `before`: the turn before this one. `mends`: the next try will not send what
+    has led to that error, and asks the same model.
     """
     state = choice.begin(node.memo, before, len(models))
     asked = models[state.place]
@@ -64,7 +66,7 @@ async def ask(
     except ModelError as error:
         if error.retryable and error.retry_after_seconds:
             limits.pause(asked.limits, error.retry_after_seconds)
-        raise _node_error(error, state, models, limits) from error
+        raise _node_error(error, state, models, limits, mended=mends(error)) from error
     if (said := choice.answered(state)) is not None:
         response.turn.state.CopyFrom(said)
     return response
@@ -108,12 +110,18 @@ async def _request(
 
 
 def _node_error(
-    error: ModelError, state: pb.ModelState, models: Sequence[AgentModel], limits: RateLimits
+    error: ModelError,
+    state: pb.ModelState,
+    models: Sequence[AgentModel],
+    limits: RateLimits,
+    *,
+    mended: bool,
 ) -> NodeError:
     """The failed try as the log has it: with whom the next one asks, and when."""
-    following = choice.after_failure(state, error, len(models))
+    following = choice.after_failure(state, error, len(models), mended=mended)
     again = not choice.exhausted(following, len(models))
-    wait, message, at_once = error.retry_after_seconds, error.message, bool(error.refused_option)
+    wait, message = error.retry_after_seconds, error.message
+    at_once = mended or bool(error.refused_option)
     if again and following.place != state.place:
         model = models[following.place]
         wait, message = limits.left(model.limits), f"{message} (next: {model.model.name})"

@@ -31,13 +31,17 @@ def begin(memo: bytes, before: pb.AssistantTurn | None, count: int) -> pb.ModelS
     return state
 
 
-def after_failure(state: pb.ModelState, error: ModelError, count: int) -> pb.ModelState:
+def after_failure(
+    state: pb.ModelState, error: ModelError, count: int, *, mended: bool = False
+) -> pb.ModelState:
     """What is known behind a try that failed with `error`: also whom the next one asks, unless the
-    models are `exhausted`."""
+    models are `exhausted`. `mended`: what led to it is not sent again."""
     failed = pb.ModelState()
     failed.CopyFrom(state)
     failed.tries.extend([0] * (count - len(failed.tries)))
     failed.tries[state.place] += 1
+    if mended:
+        return failed
     if error.refused_option and error.refused_option not in refused_by(state):
         failed.refused.add(place=state.place, option=error.refused_option)
         return failed

@@ -16,13 +16,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agentrun.agent import toolbox
+from agentrun.agent import results, toolbox
 from agentrun.agent.approval import Consent, consent
 from agentrun.agent.ask import AgentModel, ask, usage_of
+from agentrun.agent.compaction import Compaction, Job, may_follow
 from agentrun.agent.conversation import Conversation, calls_of, text_of
 from agentrun.agent.servers import Offered, ServerEntry, list_steps, list_tools, offered
 from agentrun.agent.steps import LOOP_WINDOW_TURNS, after_turn, is_loop
 from agentrun.agent.toolbox import Told, Toolbox
+from agentrun.agent.window import Window
 from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned, scope_of
 from agentrun.models import ModelRequest
 from agentrun.models.base import ToolDefinition
@@ -42,7 +44,8 @@ _TASK_SCHEMA = {"type": "object", "properties": {"task": _TASK}, "required": ["t
 @dataclass(frozen=True, kw_only=True)
 class Agent:
     """One agent of a manifest, ready to run. `models`: its own, then its fallbacks.
-    `agents`: tool name → the sub-agent that it calls."""
+    `agents`: tool name → the sub-agent that it calls. `shown_bytes`: of one tool result. `window`: what
+    its conversation is kept inside of, if any."""
 
     name: str
     instructions: str
@@ -53,6 +56,8 @@ class Agent:
     approvals: Mapping[str, ApprovalRule] = field(default_factory=dict)
     """Of calls of sub-agents, by the tool's name; a tool has its own."""
     description: str = ""
+    shown_bytes: int = results.SHOWN_BYTES
+    window: Window | None = None
 
 
 @dataclass
@@ -66,7 +71,7 @@ class _Scope:
     async def toolbox(self, node: NodeContext) -> Toolbox:
         """The agent's own tools, and those that its servers have offered before its first turn."""
         if self.agent.servers and self.offered is None:
-            taken = [*self.agent.toolbox.tools, *self.agent.agents]
+            taken = [*self.agent.toolbox.tools, *self.agent.agents, results.READ_RESULT]
             self.offered = await offered(self.agent.servers, taken, node)
         if self.offered is None:
             return self.agent.toolbox
@@ -84,6 +89,7 @@ class AgentLoop:
     def __init__(self, agents: Mapping[str, Agent], prompt: str) -> None:
         self._agents = agents
         self._limits = RateLimits()
+        self._compaction = Compaction(self._limits)
         self._scopes = {"": _Scope(agents[""], Conversation(prompt))}
 
     @property
@@ -101,6 +107,7 @@ class AgentLoop:
             NodeKind(name="run_tool_batch", run=self.run_tool_batch, free=True),
             NodeKind(name="tool_call", run=self.tool_call),
             NodeKind(name="finalize_run", run=self.finalize_run, free=True),
+            *self._compaction.kinds(),
         ]
         return {kind.name: kind for kind in steps}
 
@@ -126,19 +133,23 @@ class AgentLoop:
         scope = self._scope(node)
         number = _number(node)
         tools = self._definitions(scope.agent, await scope.toolbox(node))
-        request = ModelRequest(
-            instructions=scope.instructions,
-            messages=await scope.conversation.before(node, number),
-            tools=tools,
-        )
         recent = await self._recent(node, scope, number - 1)
+        job = Job(
+            base=ModelRequest(instructions=scope.instructions, messages=(), tools=tools, turn=number),
+            models=scope.agent.models,
+            conversation=scope.conversation,
+            window=scope.agent.window,
+            before=recent[-1] if recent else None,
+        )
+        request = await self._compaction.fit(node, job)
         response = await ask(
             node,
             scope.agent.models,
             request,
-            before=recent[-1] if recent else None,
+            before=job.before,
             conversation_tokens=scope.conversation.tokens,
             limits=self._limits,
+            mends=lambda error: may_follow(node, error, job),
         )
         return NodeResult(
             output=response.turn.SerializeToString(),
@@ -168,6 +179,9 @@ class AgentLoop:
         tools = await scope.toolbox(node)
         if turn.truncated:
             told = Told(toolbox.result(call.name, toolbox.NOT_RUN, toolbox.CUT_OFF))
+        elif call.name == results.READ_RESULT:
+            text, found = await results.read_result(node, call.arguments, scope.agent.shown_bytes)
+            told = Told(toolbox.result(call.name, toolbox.OK if found else toolbox.ERROR, text))
         elif call.name in scope.agent.agents:
             given = await consent(node, call, scope.agent.approvals.get(call.name))
             told = Told(given.denial() if given.denied else await self._call_agent(node, scope.agent, given))
@@ -176,7 +190,8 @@ class AgentLoop:
         else:
             known = [tool.name for tool in self._definitions(scope.agent, tools)]
             told = Told(toolbox.unknown_tool(call.name, known))
-        return NodeResult(output=told.result.SerializeToString(), attachments=told.attachments)
+        result, whole = results.shown(told.result, node.name, scope.agent.shown_bytes)
+        return NodeResult(output=result.SerializeToString(), attachments=[*told.attachments, *whole])
 
     async def finalize_run(self, node: NodeContext) -> NodeResult:
         """The answer, or the reason why there is none."""
@@ -212,6 +227,8 @@ class AgentLoop:
         except NodeError as error:
             text = f"Error: {error.reason}: {error.message}"
             return given.tell(toolbox.result(call.name, toolbox.ERROR, text))
+        finally:
+            self._scopes.pop(node.node_id + "/", None)
         return given.tell(toolbox.result(call.name, toolbox.OK, answer.text))
 
     # --- of use to several
@@ -220,11 +237,14 @@ class AgentLoop:
         return self._scopes[scope_of(node.node_id)]
 
     def _definitions(self, agent: Agent, tools: Toolbox) -> list[ToolDefinition]:
+        """In one order, always. Whoever has a tool can read its results, from the first turn on:
+        a tool that came when a result was first cut would cost the provider's cache all of the rest."""
         agents = [
             ToolDefinition(name=tool, description=self._agents[name].description, parameters=_TASK_SCHEMA)
             for tool, name in agent.agents.items()
         ]
-        return [*tools.definitions, *agents]
+        found = [*tools.definitions, *agents]
+        return [*found, results.DEFINITION] if found else found
 
     async def _recent(self, node: NodeContext, scope: _Scope, number: int) -> list[pb.AssistantTurn]:
         """The turns up to `number`, as many as a decision looks at."""

@@ -13,6 +13,7 @@ from typing import Any
 from agentrun.agent.ask import AgentModel
 from agentrun.agent.loop import Agent, AgentLoop
 from agentrun.agent.toolbox import Toolbox
+from agentrun.agent.window import Window
 from agentrun.graph.types import NodeKind, Spawned
 from agentrun.models import Model, build_model
 from agentrun.models.base import ModelSetupError
@@ -100,6 +101,8 @@ class _Builder:
             agents=agents,
             approvals=approvals,
             description=description,
+            shown_bytes=spec.context.result_bytes,
+            window=_window(spec),
         )
 
     def _model(self, spec: FallbackModel, path: str) -> AgentModel:
@@ -164,6 +167,15 @@ class _Builder:
             return None
         ref = source.secret_key_ref
         return self._secrets[(ref.name, ref.key)]
+
+
+def _window(spec: AgentSpec) -> Window | None:
+    """What the agent's conversation is kept inside of: the smallest window of its models."""
+    compaction = spec.context.compaction
+    known = [model.context_window for _, model in spec.models() if model.context_window]
+    if compaction is None or not known:
+        return None
+    return Window(tokens=min(known), at=compaction.at_percent / 100, keep=compaction.keep_percent / 100)
 
 
 def _dotted(path: Path) -> str:

@@ -83,6 +83,7 @@ class NodeRun:
         self.interrupted = spawn.id in history.intents
         last_try = history.last_try.get(spawn.id)
         self.memo = last_try.error.memo if last_try is not None else b""
+        self.failed = last_try.error.reason if last_try is not None else ""
         self._host = host
         self._log = host.log
         self._intended = self.interrupted
@@ -110,10 +111,19 @@ class NodeRun:
     # --- what a handler may ask (NodeContext)
 
     async def output(self, name: str) -> bytes:
+        return await self._host.payload(self._done(name).output)
+
+    async def attachment(self, name: str, media_type: str) -> bytes | None:
+        for payload in self._done(name).attachments:
+            if payload.media_type == media_type:
+                return await self._host.payload(payload)
+        return None
+
+    def _done(self, name: str) -> pb.NodeRecord:
         record = self._log.history.done.get(self.scope + name)
         if record is None:
             raise NodeError("NoSuchNode", f"node {self.scope + name!r} is not done", retryable=False)
-        return await self._host.payload(record.output)
+        return record
 
     def is_done(self, name: str) -> bool:
         return self.scope + name in self._log.history.done

@@ -92,9 +92,14 @@ class NodeContext(Protocol):
     """An intent of an earlier try stands, and its outcome is not known."""
     memo: bytes
     """What the newest failed try has left for this one (`NodeError.memo`)."""
+    failed: str
+    """The reason of the newest failed try; "" for none."""
 
     async def output(self, name: str) -> bytes:
         """The output of a finished node of the same graph."""
+
+    async def attachment(self, name: str, media_type: str) -> bytes | None:
+        """The first attachment of that type of a finished node of the same graph; None: it has none."""
 
     def is_done(self, name: str) -> bool:
         """A node of the same graph is finished."""

@@ -20,7 +20,7 @@ from agentrun.models.base import (
     ToolDefinition,
     Usage,
 )
-from agentrun.models.estimate import estimate_tokens
+from agentrun.models.estimate import estimate_message, estimate_tokens
 from agentrun.models.scripted import ScriptedModel
 
 PROVIDERS = ("openai", "openai-responses", "anthropic", "google")
@@ -38,6 +38,7 @@ __all__ = [
     "ToolDefinition",
     "Usage",
     "build_model",
+    "estimate_message",
     "estimate_tokens",
 ]
 

@@ -57,6 +57,8 @@ class ModelRequest:
     `before_send` is awaited as the very last step before the request leaves this
     process; it raises when this process may no longer make calls. `key` names
     the node and try, for logs and for a scripted model's place in its script.
+    `turn` says which turn of the conversation is asked for, from 1: it may have more
+    than `messages` still tell of. 0: none, but a summary of them.
     `settings` are the manifest's (temperature, maxTokens, toolChoice, …). `place` says
     which of the agent's models is asked, as the turns' `state` does: what only its
     author understands of a turn goes back to that model alone. `without` names options
@@ -70,6 +72,7 @@ class ModelRequest:
     max_output_tokens: int | None = None
     timeout_seconds: float = 600.0
     key: str = ""
+    turn: int | None = None
     place: int = 0
     without: frozenset[str] = frozenset()
     before_send: Callable[[], Awaitable[None]] = _nothing

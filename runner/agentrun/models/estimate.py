@@ -24,6 +24,11 @@ def estimate_tokens(request: ModelRequest) -> int:
     return _tokens(_request_bytes(request), BYTES_PER_TOKEN_RESERVED)
 
 
+def estimate_message(message: Message) -> int:
+    """Tokens that one message of a request may cost, guessed high."""
+    return _tokens(_message_bytes(message), BYTES_PER_TOKEN_RESERVED)
+
+
 def estimate_usage(request: ModelRequest, turn: pb.AssistantTurn | None) -> Usage:
     """What `request` and its answer probably cost; marked as estimated."""
     return Usage(

@@ -58,7 +58,10 @@ class ScriptedModel:
         return self._name
 
     async def request(self, request: ModelRequest) -> ModelResponse:
-        place = sum(isinstance(message, pb.AssistantTurn) for message in request.messages)
+        if request.turn == 0:
+            return await self._summary(request)
+        said = sum(isinstance(message, pb.AssistantTurn) for message in request.messages)
+        place = said if request.turn is None else request.turn - 1
         entry = self._entry(place, _try_of(request.key))
         await request.before_send()
         delay_seconds = float(entry.get("delaySeconds") or 0)
@@ -71,6 +74,12 @@ class ScriptedModel:
             raise _error(self._name, entry["error"])
         turn = _assistant_turn(entry, self._name)
         return ModelResponse(turn=turn, usage=_usage(entry, request, turn))
+
+    async def _summary(self, request: ModelRequest) -> ModelResponse:
+        """A script has no summaries; one that says what it stands for can be told from any other."""
+        await request.before_send()
+        turn = _assistant_turn({"text": f"{len(request.messages) - 1} messages."}, self._name)
+        return ModelResponse(turn=turn, usage=estimate_usage(request, turn))
 
     async def close(self) -> None:
         return None

@@ -25,19 +25,19 @@ _sym_db = _symbol_database.Default()
 from agentrun.proto import log_pb2 as agentrun_dot_proto_dot_log__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x61gentrun/proto/transcript.proto\x12\x0b\x61gentrun.v1\x1a\x18\x61gentrun/proto/log.proto\"+\n\x0bUserMessage\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06prompt\x18\x02 \x01(\x08\"\xe1\x01\n\rAssistantTurn\x12 \n\x05parts\x18\x01 \x03(\x0b\x32\x11.agentrun.v1.Part\x12)\n\x06\x66inish\x18\x02 \x01(\x0e\x32\x19.agentrun.v1.FinishReason\x12\x12\n\nfinish_raw\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08provider\x18\x05 \x01(\t\x12\x11\n\ttruncated\x18\x06 \x01(\x08\x12\x13\n\x0bresponse_id\x18\x07 \x01(\t\x12&\n\x05state\x18\x08 \x01(\x0b\x32\x17.agentrun.v1.ModelState\"}\n\nModelState\x12\r\n\x05place\x18\x01 \x01(\r\x12\x10\n\x08given_up\x18\x02 \x03(\r\x12\r\n\x05tries\x18\x03 \x03(\r\x12\x12\n\nturns_away\x18\x04 \x01(\r\x12+\n\x07refused\x18\x05 \x03(\x0b\x32\x1a.agentrun.v1.RefusedOption\".\n\rRefusedOption\x12\r\n\x05place\x18\x01 \x01(\r\x12\x0e\n\x06option\x18\x02 \x01(\t\"\xd9\x01\n\x04Part\x12%\n\x04text\x18\x01 \x01(\x0b\x32\x15.agentrun.v1.TextPartH\x00\x12-\n\x08thinking\x18\x02 \x01(\x0b\x32\x19.agentrun.v1.ThinkingPartH\x00\x12.\n\ttool_call\x18\x03 \x01(\x0b\x32\x19.agentrun.v1.ToolCallPartH\x00\x12)\n\x06opaque\x18\x04 \x01(\x0b\x32\x17.agentrun.v1.OpaquePartH\x00\x12\x18\n\x10provider_details\x18\x05 \x01(\tB\x06\n\x04part\"$\n\x08TextPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"M\n\x0cThinkingPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\tsignature\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\t\x12\x10\n\x08redacted\x18\x04 \x01(\x08\"L\n\x0cToolCallPart\x12\x0f\n\x07wire_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\":\n\nOpaquePart\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04json\x18\x03 \x01(\t\"\x7f\n\nToolResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12)\n\x07outcome\x18\x03 \x01(\x0e\x32\x18.agentrun.v1.ToolOutcome\x12\'\n\x08\x61nswered\x18\x08 \x01(\x0b\x32\x15.agentrun.v1.Answered\"J\n\x08\x41nswered\x12\n\n\x02id\x18\x01 \x01(\t\x12#\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x13.agentrun.v1.Answer\x12\r\n\x05\x61t_us\x18\x03 \x01(\x03\"Y\n\x08ToolList\x12&\n\x05tools\x18\x01 \x03(\x0b\x32\x17.agentrun.v1.ListedTool\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x13\n\x0bunavailable\x18\x03 \x01(\t\"\x91\x01\n\nListedTool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x17\n\x0fparameters_json\x18\x04 \x01(\t\x12\'\n\x06\x65\x66\x66\x65\x63t\x18\x05 \x01(\x0e\x32\x17.agentrun.v1.ToolEffect\x12\x0f\n\x07\x62inding\x18\x06 \x01(\x0c\"\x19\n\tRunResult\x12\x0c\n\x04text\x18\x01 \x01(\t*\xec\x01\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x1c\n\x18\x46INISH_REASON_TOOL_CALLS\x10\x02\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x03\x12 \n\x1c\x46INISH_REASON_CONTENT_FILTER\x10\x04\x12\x19\n\x15\x46INISH_REASON_REFUSAL\x10\x05\x12\x17\n\x13\x46INISH_REASON_PAUSE\x10\x06\x12\x17\n\x13\x46INISH_REASON_OTHER\x10\x07*\xc1\x01\n\x0bToolOutcome\x12\x1c\n\x18TOOL_OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n\x0fTOOL_OUTCOME_OK\x10\x01\x12\x16\n\x12TOOL_OUTCOME_ERROR\x10\x02\x12\x1a\n\x16TOOL_OUTCOME_TIMED_OUT\x10\x03\x12\x18\n\x14TOOL_OUTCOME_UNKNOWN\x10\x04\x12\x18\n\x14TOOL_OUTCOME_NOT_RUN\x10\x05\x12\x17\n\x13TOOL_OUTCOME_DENIED\x10\x06*x\n\nToolEffect\x12\x1b\n\x17TOOL_EFFECT_UNSPECIFIED\x10\x00\x12\x19\n\x15TOOL_EFFECT_READ_ONLY\x10\x01\x12\x1a\n\x16TOOL_EFFECT_IDEMPOTENT\x10\x02\x12\x16\n\x12TOOL_EFFECT_UNSAFE\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1f\x61gentrun/proto/transcript.proto\x12\x0b\x61gentrun.v1\x1a\x18\x61gentrun/proto/log.proto\"+\n\x0bUserMessage\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06prompt\x18\x02 \x01(\x08\"\xe1\x01\n\rAssistantTurn\x12 \n\x05parts\x18\x01 \x03(\x0b\x32\x11.agentrun.v1.Part\x12)\n\x06\x66inish\x18\x02 \x01(\x0e\x32\x19.agentrun.v1.FinishReason\x12\x12\n\nfinish_raw\x18\x03 \x01(\t\x12\r\n\x05model\x18\x04 \x01(\t\x12\x10\n\x08provider\x18\x05 \x01(\t\x12\x11\n\ttruncated\x18\x06 \x01(\x08\x12\x13\n\x0bresponse_id\x18\x07 \x01(\t\x12&\n\x05state\x18\x08 \x01(\x0b\x32\x17.agentrun.v1.ModelState\"}\n\nModelState\x12\r\n\x05place\x18\x01 \x01(\r\x12\x10\n\x08given_up\x18\x02 \x03(\r\x12\r\n\x05tries\x18\x03 \x03(\r\x12\x12\n\nturns_away\x18\x04 \x01(\r\x12+\n\x07refused\x18\x05 \x03(\x0b\x32\x1a.agentrun.v1.RefusedOption\".\n\rRefusedOption\x12\r\n\x05place\x18\x01 \x01(\r\x12\x0e\n\x06option\x18\x02 \x01(\t\"\xd9\x01\n\x04Part\x12%\n\x04text\x18\x01 \x01(\x0b\x32\x15.agentrun.v1.TextPartH\x00\x12-\n\x08thinking\x18\x02 \x01(\x0b\x32\x19.agentrun.v1.ThinkingPartH\x00\x12.\n\ttool_call\x18\x03 \x01(\x0b\x32\x19.agentrun.v1.ToolCallPartH\x00\x12)\n\x06opaque\x18\x04 \x01(\x0b\x32\x17.agentrun.v1.OpaquePartH\x00\x12\x18\n\x10provider_details\x18\x05 \x01(\tB\x06\n\x04part\"$\n\x08TextPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\"M\n\x0cThinkingPart\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\tsignature\x18\x02 \x01(\t\x12\n\n\x02id\x18\x03 \x01(\t\x12\x10\n\x08redacted\x18\x04 \x01(\x08\"L\n\x0cToolCallPart\x12\x0f\n\x07wire_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\targuments\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\":\n\nOpaquePart\x12\x10\n\x08provider\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x0c\n\x04json\x18\x03 \x01(\t\"\x94\x01\n\nToolResult\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12)\n\x07outcome\x18\x03 \x01(\x0e\x32\x18.agentrun.v1.ToolOutcome\x12\x13\n\x0bwhole_bytes\x18\x04 \x01(\x04\x12\'\n\x08\x61nswered\x18\x08 \x01(\x0b\x32\x15.agentrun.v1.Answered\"J\n\x08\x41nswered\x12\n\n\x02id\x18\x01 \x01(\t\x12#\n\x06\x61nswer\x18\x02 \x01(\x0b\x32\x13.agentrun.v1.Answer\x12\r\n\x05\x61t_us\x18\x03 \x01(\x03\"\\\n\nShortening\x12\x12\n\nresults_to\x18\x01 \x01(\r\x12\x12\n\nsummary_to\x18\x02 \x01(\r\x12\x0f\n\x07summary\x18\x03 \x01(\t\x12\x15\n\rwindow_tokens\x18\x04 \x01(\x04\"Y\n\x08ToolList\x12&\n\x05tools\x18\x01 \x03(\x0b\x32\x17.agentrun.v1.ListedTool\x12\x10\n\x08warnings\x18\x02 \x03(\t\x12\x13\n\x0bunavailable\x18\x03 \x01(\t\"\x91\x01\n\nListedTool\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05label\x18\x02 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x03 \x01(\t\x12\x17\n\x0fparameters_json\x18\x04 \x01(\t\x12\'\n\x06\x65\x66\x66\x65\x63t\x18\x05 \x01(\x0e\x32\x17.agentrun.v1.ToolEffect\x12\x0f\n\x07\x62inding\x18\x06 \x01(\x0c\"\x19\n\tRunResult\x12\x0c\n\x04text\x18\x01 \x01(\t*\xec\x01\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x1c\n\x18\x46INISH_REASON_TOOL_CALLS\x10\x02\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x03\x12 \n\x1c\x46INISH_REASON_CONTENT_FILTER\x10\x04\x12\x19\n\x15\x46INISH_REASON_REFUSAL\x10\x05\x12\x17\n\x13\x46INISH_REASON_PAUSE\x10\x06\x12\x17\n\x13\x46INISH_REASON_OTHER\x10\x07*\xc1\x01\n\x0bToolOutcome\x12\x1c\n\x18TOOL_OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n\x0fTOOL_OUTCOME_OK\x10\x01\x12\x16\n\x12TOOL_OUTCOME_ERROR\x10\x02\x12\x1a\n\x16TOOL_OUTCOME_TIMED_OUT\x10\x03\x12\x18\n\x14TOOL_OUTCOME_UNKNOWN\x10\x04\x12\x18\n\x14TOOL_OUTCOME_NOT_RUN\x10\x05\x12\x17\n\x13TOOL_OUTCOME_DENIED\x10\x06*x\n\nToolEffect\x12\x1b\n\x17TOOL_EFFECT_UNSPECIFIED\x10\x00\x12\x19\n\x15TOOL_EFFECT_READ_ONLY\x10\x01\x12\x1a\n\x16TOOL_EFFECT_IDEMPOTENT\x10\x02\x12\x16\n\x12TOOL_EFFECT_UNSAFE\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'agentrun.proto.transcript_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FINISHREASON']._serialized_start=1469
-  _globals['_FINISHREASON']._serialized_end=1705
-  _globals['_TOOLOUTCOME']._serialized_start=1708
-  _globals['_TOOLOUTCOME']._serialized_end=1901
-  _globals['_TOOLEFFECT']._serialized_start=1903
-  _globals['_TOOLEFFECT']._serialized_end=2023
+  _globals['_FINISHREASON']._serialized_start=1585
+  _globals['_FINISHREASON']._serialized_end=1821
+  _globals['_TOOLOUTCOME']._serialized_start=1824
+  _globals['_TOOLOUTCOME']._serialized_end=2017
+  _globals['_TOOLEFFECT']._serialized_start=2019
+  _globals['_TOOLEFFECT']._serialized_end=2139
   _globals['_USERMESSAGE']._serialized_start=74
   _globals['_USERMESSAGE']._serialized_end=117
   _globals['_ASSISTANTTURN']._serialized_start=120
@@ -56,14 +56,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOOLCALLPART']._serialized_end=935
   _globals['_OPAQUEPART']._serialized_start=937
   _globals['_OPAQUEPART']._serialized_end=995
-  _globals['_TOOLRESULT']._serialized_start=997
-  _globals['_TOOLRESULT']._serialized_end=1124
-  _globals['_ANSWERED']._serialized_start=1126
-  _globals['_ANSWERED']._serialized_end=1200
-  _globals['_TOOLLIST']._serialized_start=1202
-  _globals['_TOOLLIST']._serialized_end=1291
-  _globals['_LISTEDTOOL']._serialized_start=1294
-  _globals['_LISTEDTOOL']._serialized_end=1439
-  _globals['_RUNRESULT']._serialized_start=1441
-  _globals['_RUNRESULT']._serialized_end=1466
+  _globals['_TOOLRESULT']._serialized_start=998
+  _globals['_TOOLRESULT']._serialized_end=1146
+  _globals['_ANSWERED']._serialized_start=1148
+  _globals['_ANSWERED']._serialized_end=1222
+  _globals['_SHORTENING']._serialized_start=1224
+  _globals['_SHORTENING']._serialized_end=1316
+  _globals['_TOOLLIST']._serialized_start=1318
+  _globals['_TOOLLIST']._serialized_end=1407
+  _globals['_LISTEDTOOL']._serialized_start=1410
+  _globals['_LISTEDTOOL']._serialized_end=1555
+  _globals['_RUNRESULT']._serialized_start=1557
+  _globals['_RUNRESULT']._serialized_end=1582
 # @@protoc_insertion_point(module_scope)

@@ -162,16 +162,18 @@ class OpaquePart(_message.Message):
     def __init__(self, provider: _Optional[str] = ..., kind: _Optional[str] = ..., json: _Optional[str] = ...) -> None: ...
 
 class ToolResult(_message.Message):
-    __slots__ = ("name", "content", "outcome", "answered")
+    __slots__ = ("name", "content", "outcome", "whole_bytes", "answered")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CONTENT_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    WHOLE_BYTES_FIELD_NUMBER: _ClassVar[int]
     ANSWERED_FIELD_NUMBER: _ClassVar[int]
     name: str
     content: str
     outcome: ToolOutcome
+    whole_bytes: int
     answered: Answered
-    def __init__(self, name: _Optional[str] = ..., content: _Optional[str] = ..., outcome: _Optional[_Union[ToolOutcome, str]] = ..., answered: _Optional[_Union[Answered, _Mapping]] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., content: _Optional[str] = ..., outcome: _Optional[_Union[ToolOutcome, str]] = ..., whole_bytes: _Optional[int] = ..., answered: _Optional[_Union[Answered, _Mapping]] = ...) -> None: ...
 
 class Answered(_message.Message):
     __slots__ = ("id", "answer", "at_us")
@@ -182,6 +184,18 @@ class Answered(_message.Message):
     answer: _log_pb2.Answer
     at_us: int
     def __init__(self, id: _Optional[str] = ..., answer: _Optional[_Union[_log_pb2.Answer, _Mapping]] = ..., at_us: _Optional[int] = ...) -> None: ...
+
+class Shortening(_message.Message):
+    __slots__ = ("results_to", "summary_to", "summary", "window_tokens")
+    RESULTS_TO_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_TO_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    results_to: int
+    summary_to: int
+    summary: str
+    window_tokens: int
+    def __init__(self, results_to: _Optional[int] = ..., summary_to: _Optional[int] = ..., summary: _Optional[str] = ..., window_tokens: _Optional[int] = ...) -> None: ...
 
 class ToolList(_message.Message):
     __slots__ = ("tools", "warnings", "unavailable")

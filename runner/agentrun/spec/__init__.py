@@ -8,6 +8,7 @@ every string and list a bound.
 from agentrun.spec.agent import AgentSpec, SubAgentSpec
 from agentrun.spec.approval import ApprovalCondition, ApprovalRule
 from agentrun.spec.base import ConfigMapKeyRef, ManifestModel, SecretKeyRef, SecretSource, TextSource
+from agentrun.spec.context import CompactionSpec, ContextSpec
 from agentrun.spec.definition import (
     definition_bytes,
     definition_digest,
@@ -52,7 +53,9 @@ __all__ = [
     "ApprovalCondition",
     "ApprovalRule",
     "Budget",
+    "CompactionSpec",
     "ConfigMapKeyRef",
+    "ContextSpec",
     "Effect",
     "FallbackModel",
     "FinishReason",

@@ -12,12 +12,15 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from agentrun.spec.base import Description, LongText, ManifestModel, ObjectSchema, TextSource, ToolName
+from agentrun.spec.context import ContextSpec
 from agentrun.spec.errors import Path, RuleError
 from agentrun.spec.model import FallbackModel, ModelSpec
 from agentrun.spec.tools import ToolSpec
 
 TOOLS_MAX = 128
 TOOL_CHOICES = ("auto", "required", "none")
+READ_RESULT = "read_result"
+"""The built-in tool, which every agent with tools has."""
 
 
 class AgentSpec(ManifestModel):
@@ -34,6 +37,9 @@ class AgentSpec(ManifestModel):
     tools: Annotated[tuple[ToolSpec, ...], Field(max_length=TOOLS_MAX)] = Field(
         default=(), description="Tools that the agent may call; at most 128, with unique names."
     )
+    context: ContextSpec = Field(
+        default=ContextSpec(), description="How much of the conversation the model is sent."
+    )
     output_schema: ObjectSchema | None = Field(
         default=None, description="JSON schema (type object) that the answer must fit. Default: free text."
     )
@@ -43,6 +49,8 @@ class AgentSpec(ManifestModel):
         found: list[tuple[Path, str]] = []
         if self.instructions is not None and self.instructions_from is not None:
             found.append(((), "must have at most one of instructions and instructionsFrom; it has both"))
+        if self.context.compaction is not None and self.model.context_window is None:
+            found.append((("model", "contextWindow"), "is needed for context.compaction, and is not set"))
         found.extend(self._repeated_tools())
         found.extend(self._unknown_tool_choices())
         if found:
@@ -53,12 +61,14 @@ class AgentSpec(ManifestModel):
         seen: dict[str, int] = {}
         for index, tool in enumerate(self.tools):
             first = seen.setdefault(tool.tool_name, index)
+            field = "name" if tool.name else "agent"
+            if tool.tool_name == READ_RESULT:
+                yield ("tools", index, field), f"'{READ_RESULT}' is the name of a built-in tool; take another"
             if first != index:
-                field = "name" if tool.name else "agent"
                 yield ("tools", index, field), f"'{tool.tool_name}' is already the name of tools[{first}]"
 
     def _unknown_tool_choices(self) -> Iterator[tuple[Path, str]]:
-        names = {tool.tool_name for tool in self.tools}
+        names = {tool.tool_name for tool in self.tools} | ({READ_RESULT} if self.tools else set())
         for path, model in self.models():
             choice = model.settings.tool_choice
             if choice is not None and choice not in TOOL_CHOICES and choice not in names:

@@ -13,8 +13,9 @@
 
 Invariants: a result is at most `RESULT_BYTES_MAX` of UTF-8, holds nothing that
 storage cannot hold, and takes no more work than that bound: writing stops there, so
-that an object that refers to itself a million times over is harmless. **The one cut
-rule** is `cut_text`: the beginning is kept, and a last line says what is missing.
+that an object that refers to itself a million times over is harmless. What is kept of a
+result is cut by `cut_text` alone: the beginning stays, and a last line says what is
+missing. How much of it a model is shown is another matter, and the agent layer's.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ from agentrun.log.text import safe_text
 from agentrun.tools.arguments import NESTING_MAX
 from agentrun.tools.errors import ResultError
 
-RESULT_BYTES_MAX = 256 * 1024
+RESULT_BYTES_MAX = 1024 * 1024
+"""As much of a result is kept."""
 ERROR_BYTES_MAX = 4 * 1024
 _NOTE_BYTES_MAX = 80
 
@@ -81,7 +83,7 @@ def cut_text(text: str, *, bytes_max: int = RESULT_BYTES_MAX, more: bool = False
         return text
     kept = data[: bytes_max - _NOTE_BYTES_MAX].decode(errors="ignore")
     total = "" if more else f" of {len(data)}"
-    return f"{kept}\n[cut: only the first {len(kept.encode())}{total} bytes are shown]"
+    return f"{kept}\n[cut: only the first {len(kept.encode())}{total} bytes are kept]"
 
 
 class _Full(Exception):

@@ -40,7 +40,7 @@ def test_tools_are_told_in_the_order_of_the_manifest_in_every_turn() -> None:
     bench = agent({"toolCalls": [call("echo", text="a")]}, {"text": "done"})
     bench.resume()
     assert [asked.body["tools"] for asked in bench.asked] == [
-        ["echo", "numbers", "broken", "flaky", "hang"]
+        ["echo", "numbers", "broken", "flaky", "hang", "read_result"]
     ] * 2
 
 

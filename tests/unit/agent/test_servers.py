@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agentrun.agent.results import READ_RESULT
 from agentrun.agent.servers import ServerEntry
 from agentrun.log.runlog import INLINE_BYTES_MAX
 from agentrun.proto import log_pb2
@@ -39,7 +40,7 @@ def test_servers_list_side_by_side_before_the_first_turn() -> None:
     assert list(bench.record("turn-1").parents) == ["list-files", "list-web"]
     ends = [bench.record(id_).finished_us for id_ in ("list-files", "list-web")]
     assert abs(ends[0] - ends[1]) < 1_000_000
-    assert bench.asked[0].body["tools"] == ["read", "write"]
+    assert bench.asked[0].body["tools"] == ["read", "write", READ_RESULT]
     assert fake(entries[0]).called == [("read", '{"path": "a"}', f"{bench.run_id}:call-1-0")]
 
 
@@ -59,7 +60,7 @@ def test_a_resume_tells_the_same_tools_whatever_the_server_lists_by_then(append:
     fake(found).tools = [ServerTool(name="other"), READ]
     bench.resume()
     told = {tuple(asked.body["tools"]) for asked in bench.asked}
-    assert told == ({("read", "write")} if listed else {("other", "read")})
+    assert told == ({("read", "write", READ_RESULT)} if listed else {("other", "read", READ_RESULT)})
     assert fake(found).listings == (2 if append == 3 else 1)  # killed before the list was recorded
     bench.check_transcripts()
 
@@ -75,7 +76,9 @@ def test_a_sub_agent_lists_the_tools_of_its_own_servers() -> None:
     assert bench.resume().reason == "Completed"
     assert "call-1-0/list-files" in bench.ids
     assert "list-files" not in bench.ids
-    assert [a.body["tools"] for a in bench.asked] == [["helper"], ["read"], ["read"], ["helper"]]
+    assert [a.body["tools"] for a in bench.asked] == [
+        [*names, READ_RESULT] for names in (["helper"], ["read"], ["read"], ["helper"])
+    ]
 
 
 def test_a_server_that_is_away_at_first_is_tried_again() -> None:
@@ -141,7 +144,7 @@ def test_names_are_mapped_back_on_the_call() -> None:
     entries = [entry("one", [odd, plain]), entry("two", [plain])]
     bench = ServerBench(one_call("two_read", tool("echo")), {"": entries})
     bench.resume()
-    assert bench.asked[0].body["tools"] == ["echo", "a_b__", "one_read", "two_read"]
+    assert bench.asked[0].body["tools"] == ["echo", "a_b__", "one_read", "two_read", READ_RESULT]
     assert [name for name, _, _ in fake(entries[1]).called] == ["read"]
     assert not fake(entries[0]).called
 
@@ -163,7 +166,7 @@ def test_a_tool_that_no_provider_takes_is_left_out_and_named() -> None:
     bad = ServerTool(name="bad", parameters={"type": "string"})
     bench = ServerBench(one_call(), {"": [entry("files", [bad, READ])]})
     bench.resume()
-    assert bench.asked[0].body["tools"] == ["read"]
+    assert bench.asked[0].body["tools"] == ["read", READ_RESULT]
     output = pb.ToolList.FromString(bench.record("list-files").output.inline)
     assert "'bad'" in output.warnings[0]
 

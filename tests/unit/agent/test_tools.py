@@ -64,7 +64,9 @@ def test_one_that_fails_one_that_hangs_and_one_that_is_not_there_cost_the_others
     ]
     assert "this tool is broken" in run.result("call-1-1").content
     assert "timed out after 20 s, may have taken effect" in run.result("call-1-2").content
-    assert run.result("call-1-3").content.endswith("no tool named 'nope'. Tools: echo, broken, hang.")
+    assert run.result("call-1-3").content.endswith(
+        "no tool named 'nope'. Tools: echo, broken, hang, read_result."
+    )
     run.check_transcripts()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agentrun.tools import (
+    RESULT_BYTES_MAX,
     Effect,
     HttpEndpoint,
     ToolSetupError,
@@ -105,8 +106,8 @@ def test_an_empty_result_is_passed_on_as_it_is(stub: StubTools, body: bytes) -> 
 def test_a_long_body_is_read_to_a_bound_and_no_further(stub: StubTools) -> None:
     stub.script("/a", Answer(body=b"x" * (RESPONSE_BYTES_MAX + 1)))
     output = run(endpoint_tool(stub.url("/a")))
-    assert output.content.endswith(" bytes are shown]")
-    assert len(output.content) <= 256 * 1024
+    assert output.content.endswith(" bytes are kept]")
+    assert len(output.content) <= RESULT_BYTES_MAX
 
 
 def test_a_status_decides_between_another_try_and_an_output(stub: StubTools) -> None:

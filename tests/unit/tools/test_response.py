@@ -36,12 +36,12 @@ def test_text_is_passed_on_and_anything_else_described(content_type: str, body: 
 
 def test_a_body_that_was_cut_says_so() -> None:
     text = read_response("GET x", 200, {}, b"x" * 1000, cut=True).content
-    assert text == "x" * 1000 + "\n[cut: only the first 1000 bytes are shown]"
+    assert text == "x" * 1000 + "\n[cut: only the first 1000 bytes are kept]"
     picture = read_response("GET x", 200, {"content-type": "image/png"}, b"x" * 1000, cut=True)
     assert picture.content == "[image/png, more than 1000 bytes]"
     long = read_response("GET x", 200, {}, b"x" * (RESULT_BYTES_MAX + 1)).content
     assert len(long) <= RESULT_BYTES_MAX
-    assert long.endswith(f"of {RESULT_BYTES_MAX + 1} bytes are shown]")
+    assert long.endswith(f"of {RESULT_BYTES_MAX + 1} bytes are kept]")
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_what_cannot_be_shown_is_an_error_with_words(value: Any, says: str) -> N
 def test_a_result_is_bounded_and_says_that_it_was_cut() -> None:
     text = render_result("é" * RESULT_BYTES_MAX)
     assert len(text.encode()) <= RESULT_BYTES_MAX
-    assert text.endswith(f" of {2 * RESULT_BYTES_MAX} bytes are shown]")
+    assert text.endswith(f" of {2 * RESULT_BYTES_MAX} bytes are kept]")
     assert cut_text("é" * (RESULT_BYTES_MAX // 2)) == "é" * (RESULT_BYTES_MAX // 2)
 
 
