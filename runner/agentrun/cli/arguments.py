@@ -65,6 +65,7 @@ def build() -> Parser:
     _add_show(commands)
     _add_events(commands)
     _add_cancel(commands)
+    _add_answers(commands)
     return parser
 
 
@@ -135,3 +136,20 @@ def _add_cancel(commands: argparse._SubParsersAction[Parser]) -> None:
         default=60,
         help="how long a live process may take to end it (default: 60)",
     )
+
+
+def _add_answers(commands: argparse._SubParsersAction[Parser]) -> None:
+    parser = _command(commands, "approvals", "list the calls of a run that wait for a person")
+    parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+    for name, says in (
+        ("approve", "let a call be made that waits for a person"),
+        ("deny", "say no to a call that waits for a person"),
+    ):
+        parser = _command(commands, name, says)
+        parser.add_argument("run", metavar="RUN", help=RUN_HELP)
+        parser.add_argument("id", metavar="ID", help="the call's id, as `agentrun approvals RUN` lists it")
+        parser.add_argument("--reason", metavar="TEXT", default="", help="for the record, and for the model")
+        if name == "approve":
+            parser.add_argument(
+                "--arguments", metavar="JSON", help="call with these in place of the model's arguments"
+            )

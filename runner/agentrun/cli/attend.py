@@ -27,6 +27,7 @@ from agentrun.local.records import MESSAGE_CHARACTERS_MAX, answer_of, one_line, 
 from agentrun.local.runs import allocate
 from agentrun.local.stores import Place, without_password
 from agentrun.local.views import result_view
+from agentrun.log.asks import WAITING_REASONS
 from agentrun.log.errors import RunEnded, StoreUnavailable
 from agentrun.log.replay import History
 from agentrun.log.store import LogStore, RunInfo
@@ -156,6 +157,8 @@ async def _report(
         told = f": {one_line(message, characters_max=MESSAGE_CHARACTERS_MAX)}" if message else ""
         say(f"{phase.lower()} ({reason}){told}")
     if phase is Phase.PAUSED:
+        if reason in WAITING_REASONS:
+            say(f"answer with: {_command(info, 'approve', args)} ID (or deny)")
         say(f"go on with: {_how_to_go_on(info, reason, message, args)}")
     with even_if_nobody_reads():
         if args.output == "json":
@@ -170,10 +173,7 @@ async def _report(
 
 def _how_to_go_on(info: RunInfo, reason: str, message: str, args: argparse.Namespace) -> str:
     """The command that goes on, with the options that it needs."""
-    words = ["agentrun", "resume", str(info.run.run_id)]
-    if args.store:
-        words += ["--store", without_password(args.store)]
-    text = " ".join(shlex.quote(word) for word in words)
+    text = _command(info, "resume", args)
     if reason == "BudgetExceeded":
         limit = message.partition(":")[0].removeprefix("budget.")
         option = _LIMIT_OPTIONS.get(limit)
@@ -181,3 +181,11 @@ def _how_to_go_on(info: RunInfo, reason: str, message: str, args: argparse.Names
             raised = f"spec.budget.{limit}"
             text += f" {option} N (or raise {raised} and run the manifest again with this --run-id)"
     return text
+
+
+def _command(info: RunInfo, name: str, args: argparse.Namespace) -> str:
+    """A command on the run, with the store that this one was given."""
+    words = ["agentrun", name, str(info.run.run_id)]
+    if args.store:
+        words += ["--store", without_password(args.store)]
+    return " ".join(shlex.quote(word) for word in words)

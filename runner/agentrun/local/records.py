@@ -15,7 +15,7 @@ from typing import Any
 from google.protobuf.message import DecodeError, Message
 
 from agentrun.graph.types import PROTOBUF, scope_of
-from agentrun.log.replay import ATTEMPT, INTENT, REOPENED, TRY
+from agentrun.log.replay import ASK, ATTEMPT, INTENT, REOPENED, TRY
 from agentrun.proto import log_pb2 as pb
 from agentrun.proto import transcript_pb2 as transcript
 
@@ -88,6 +88,9 @@ def describe(record: pb.NodeRecord, data: bytes | None) -> str:
     if record.HasField("error"):
         again = f", again in {record.error.retry_in_ms / 1000:g} s" if record.error.retryable else ""
         return one_line(f"{record.error.reason}: {record.error.message}", keep=again)
+    if record.kind == ASK:
+        ask = record.ask
+        return one_line(f"{ask.reason}: {ask.subject}({ask.detail})", keep=f"; waits as {ask.id}")
     if record.kind in (INTENT, REOPENED):
         return f"of {record.parents[0]}" if record.parents else ""
     value = decode_output(record.kind, record.output.media_type, data) if data is not None else None
@@ -180,5 +183,5 @@ def instant(when: datetime | None) -> str | None:
     return when.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-IS_OF_LOG = frozenset({ATTEMPT, TRY, INTENT, REOPENED})
+IS_OF_LOG = frozenset({ATTEMPT, TRY, INTENT, ASK, REOPENED})
 """Kinds of records that are no step of the graph."""

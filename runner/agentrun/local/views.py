@@ -195,7 +195,7 @@ def cost_view(record: pb.NodeRecord) -> dict[str, Any]:
 
 def event_view(seq: int, record: pb.NodeRecord, data: bytes | None) -> dict[str, Any]:
     """One record of the log. `data`: its output, None where it is not at hand."""
-    error, final = record.error, record.final
+    error, final, ask = record.error, record.final, record.ask
     return {
         "seq": seq,
         "time": moment(record.finished_us),
@@ -206,6 +206,10 @@ def event_view(seq: int, record: pb.NodeRecord, data: bytes | None) -> dict[str,
         "epoch": record.epoch,
         "parents": list(record.parents),
         "spawned": [spawn.id for spawn in record.spawned],
+        "consumed": list(record.consumed),
+        "ask": {"id": ask.id, "reason": ask.reason, "tool": ask.subject, "arguments": ask.detail}
+        if record.HasField("ask")
+        else None,
         "cost": cost_view(record),
         "output": {
             "mediaType": record.output.media_type,

@@ -1,4 +1,4 @@
-"""Tools for examples and tests: `agentrun.tools.demo:lookup`, `:word_count`, `:add`.
+"""Tools for examples and tests: `agentrun.tools.demo:lookup`, `:word_count`, `:add`, `:refund`.
 
 They give the same result for the same arguments, on every machine. When the variable
 AGENTRUN_DEMO_COUNTER names a file, each call appends `start NAME NODE ARGUMENTS` to
@@ -79,6 +79,19 @@ def add(a: int, b: int, context: ToolContext | None = None) -> int:
     result = a + b
     _count("end", "add", context, {"a": a, "b": b})
     return result
+
+
+def refund(order: str, amount: int, context: ToolContext | None = None) -> str:
+    """Says that an order is refunded; no money moves.
+
+    Args:
+        order: The order, such as "A-17".
+        amount: How much.
+    """
+    arguments = {"order": order, "amount": amount}
+    _count("start", "refund", context, arguments)
+    _count("end", "refund", context, arguments)
+    return f"{amount} refunded for order {order}"
 
 
 def _count(event: str, name: str, context: ToolContext | None, arguments: dict[str, Any]) -> None:

@@ -80,7 +80,7 @@ def test_events_are_a_line_a_record(agentrun: Agentrun, run_id: str) -> None:
     for event in events:
         assert event.keys() == {
             *("seq", "time", "node", "kind", "what", "attempt", "epoch", "parents", "spawned"),
-            *("cost", "output", "error", "final"),
+            *("consumed", "ask", "cost", "output", "error", "final"),
         }
         assert event["cost"].keys() == COST_KEYS
         assert event["output"].keys() == {"mediaType", "sizeBytes", "value"}

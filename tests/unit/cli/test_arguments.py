@@ -11,7 +11,7 @@ import pytest
 
 from agentrun.cli.main import run_command
 
-COMMANDS = ("run", "resume", "list", "show", "events", "cancel")
+COMMANDS = ("run", "resume", "list", "show", "events", "cancel", "approvals", "approve", "deny")
 HEAVY = ("asyncpg", "pydantic", "pydantic_ai", "httpx2", "rich", "yaml", "google.protobuf", "asyncio")
 
 

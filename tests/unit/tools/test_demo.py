@@ -25,6 +25,7 @@ from tests.unit.tools.helpers import run
             'Nothing is known about "xyz", a topic of 3 characters.',
         ),
         ("word_count", '{"text": "one two\\nthree"}', "3"),
+        ("refund", '{"order": "A-17", "amount": 40}', "40 refunded for order A-17"),
         ("add", '{"a": 9007199254740993, "b": 1}', "9007199254740994"),
     ],
 )
