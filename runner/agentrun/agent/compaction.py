@@ -98,7 +98,7 @@ class Compaction:
         response = await ask(
             node,
             [replace(model, settings=_settings(model, job.base, most)) for model in job.models],
-            replace(job.base, messages=messages, turn=0),
+            replace(job.base, messages=messages, turn=0, output_schema=None),
             before=job.before,
             conversation_tokens=sum(map(estimate_message, messages)),
             limits=self._limits,

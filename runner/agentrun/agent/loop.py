@@ -17,12 +17,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agentrun.agent import results, toolbox
+from agentrun.agent.answers import AnswerSchema
 from agentrun.agent.approval import Consent, consent
 from agentrun.agent.ask import AgentModel, ask, usage_of
 from agentrun.agent.compaction import Compaction, Job, may_follow
 from agentrun.agent.conversation import Conversation, calls_of, text_of
 from agentrun.agent.servers import Offered, ServerEntry, list_steps, list_tools, offered
-from agentrun.agent.steps import LOOP_WINDOW_TURNS, after_turn, is_loop
+from agentrun.agent.steps import (
+    LOOP_WINDOW_TURNS,
+    OUTPUT_INVALID,
+    after_misfit,
+    after_turn,
+    is_answer,
+    is_final,
+    is_loop,
+)
 from agentrun.agent.toolbox import Told, Toolbox
 from agentrun.agent.window import Window
 from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned, scope_of
@@ -58,6 +67,7 @@ class Agent:
     description: str = ""
     shown_bytes: int = results.SHOWN_BYTES
     window: Window | None = None
+    answer: AnswerSchema | None = None
 
 
 @dataclass
@@ -135,7 +145,13 @@ class AgentLoop:
         tools = self._definitions(scope.agent, await scope.toolbox(node))
         recent = await self._recent(node, scope, number - 1)
         job = Job(
-            base=ModelRequest(instructions=scope.instructions, messages=(), tools=tools, turn=number),
+            base=ModelRequest(
+                instructions=scope.instructions,
+                messages=(),
+                tools=tools,
+                turn=number,
+                output_schema=scope.agent.answer.schema if scope.agent.answer else None,
+            ),
             models=scope.agent.models,
             conversation=scope.conversation,
             window=scope.agent.window,
@@ -153,7 +169,7 @@ class AgentLoop:
         )
         return NodeResult(
             output=response.turn.SerializeToString(),
-            spawned=[after_turn([*recent, response.turn], number)],
+            spawned=[await self._after(node, scope, [*recent, response.turn], number)],
             usage=usage_of(response.usage),
         )
 
@@ -195,13 +211,19 @@ class AgentLoop:
 
     async def finalize_run(self, node: NodeContext) -> NodeResult:
         """The answer, or the reason why there is none."""
+        scope = self._scope(node)
+        turn = await scope.conversation.turn(node, _number_of_last_turn(node))
+        text, problems = text_of(turn), list[str]()
+        if scope.agent.answer is not None:
+            judged = scope.agent.answer.judge(text)
+            text, problems = judged.text, judged.problems
         if failure := node.input.decode():
-            raise NodeError(failure, f"the model's last turn: {failure}", retryable=False)
-        turn = await self._scope(node).conversation.turn(node, _number_of_last_turn(node))
+            why = "; ".join(problems) if failure == OUTPUT_INVALID else ""
+            raise NodeError(failure, f"the model's last turn: {why or failure}", retryable=False)
         final = None
         if not scope_of(node.node_id):
             final = log_pb2.Final(outcome=log_pb2.OUTCOME_SUCCEEDED, reason="Completed")
-        return NodeResult(output=pb.RunResult(text=text_of(turn)).SerializeToString(), final=final)
+        return NodeResult(output=pb.RunResult(text=text).SerializeToString(), final=final)
 
     # --- sub-agents
 
@@ -232,6 +254,19 @@ class AgentLoop:
         return given.tell(toolbox.result(call.name, toolbox.OK, answer.text))
 
     # --- of use to several
+
+    async def _after(
+        self, node: NodeContext, scope: _Scope, turns: Sequence[pb.AssistantTurn], number: int
+    ) -> Spawned:
+        """What follows the last of `turns`, which is turn `number`."""
+        following = after_turn(turns, number)
+        if scope.agent.answer is None or not is_answer(following):
+            return following
+        problems = scope.agent.answer.judge(text_of(turns[-1])).problems
+        if not problems:
+            return following
+        earlier = [await scope.conversation.turn(node, k) for k in range(1, number)]
+        return after_misfit(problems, sum(map(is_final, earlier)), number)
 
     def _scope(self, node: NodeContext) -> _Scope:
         return self._scopes[scope_of(node.node_id)]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agentrun.agent.answers import AnswerSchema, BadSchema
 from agentrun.agent.ask import AgentModel
 from agentrun.agent.loop import Agent, AgentLoop
 from agentrun.agent.toolbox import Toolbox
@@ -58,8 +59,6 @@ def prepare(spec: AgentRunSpec, secrets: Secrets) -> Program:
     if spec.program is not None:
         raise SetupError("spec.program: graphs written in Python cannot be run by this version")
     assert spec.agent is not None and spec.prompt is not None
-    if spec.agent.output_schema is not None:
-        raise SetupError("spec.agent.outputSchema: this version cannot check answers; remove it")
     builder = _Builder(secrets)
     agents = {"": builder.agent("", spec.agent, "spec.agent")}
     for index, sub in enumerate(spec.agents):
@@ -93,9 +92,11 @@ class _Builder:
                     approvals[tool.tool_name] = tool.require_approval
             else:
                 tools[tool.tool_name] = self._tool(tool, f"{path}.tools[{index}]")
+        answer = _answer(spec, path)
+        told = [spec.instructions, answer.instructions if answer is not None else None]
         return Agent(
             name=name,
-            instructions=spec.instructions or "",
+            instructions="\n\n".join(text for text in told if text),
             models=[self._model(model, f"{path}.{_dotted(where)}") for where, model in spec.models()],
             toolbox=Toolbox(tools),
             agents=agents,
@@ -103,6 +104,7 @@ class _Builder:
             description=description,
             shown_bytes=spec.context.result_bytes,
             window=_window(spec),
+            answer=answer,
         )
 
     def _model(self, spec: FallbackModel, path: str) -> AgentModel:
@@ -176,6 +178,15 @@ def _window(spec: AgentSpec) -> Window | None:
     if compaction is None or not known:
         return None
     return Window(tokens=min(known), at=compaction.at_percent / 100, keep=compaction.keep_percent / 100)
+
+
+def _answer(spec: AgentSpec, path: str) -> AnswerSchema | None:
+    if spec.output_schema is None:
+        return None
+    try:
+        return AnswerSchema(spec.output_schema)
+    except BadSchema as error:
+        raise SetupError(f"{path}.outputSchema: {error}") from error
 
 
 def _dotted(path: Path) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from agentrun.agent.answers import ASKS_MAX, told
 from agentrun.agent.conversation import calls_of, text_of
 from agentrun.graph.types import TEXT, Spawned
 from agentrun.proto import transcript_pb2 as pb
@@ -17,6 +18,9 @@ TRUNCATED_TURNS_MAX = 3
 
 LOOP_WINDOW_TURNS = 5
 """So many turns in a row that ask for the same calls end the run, before they are made."""
+
+OUTPUT_INVALID = "OutputInvalid"
+"""The reason of a run whose answer does not fit its schema."""
 
 CUT_OFF = "Your answer was cut off by the output limit. Give it again, shorter."
 EMPTY = "Your last message was empty. Answer, or say that you have nothing to say."
@@ -43,6 +47,23 @@ def after_turn(turns: Sequence[pb.AssistantTurn], number: int) -> Spawned:
     if not text_of(turn).strip() and not (len(turns) > 1 and _is_empty(turns[-2])):
         return _say(EMPTY, number + 1)
     return _finalize("")
+
+
+def is_answer(following: Spawned) -> bool:
+    """The turn before it is the answer, if it fits what an answer must fit."""
+    return following.kind == "finalize_run" and not following.input
+
+
+def is_final(turn: pb.AssistantTurn) -> bool:
+    """Nothing but an answer can have been meant: it is whole, and asks for nothing."""
+    return not calls_of(turn) and not turn.truncated and turn.finish != pb.FINISH_REASON_PAUSE
+
+
+def after_misfit(problems: list[str], earlier: int, number: int) -> Spawned:
+    """The successor of turn `number`, whose answer does not fit; `earlier` turns' answers did not either."""
+    if earlier >= ASKS_MAX:
+        return _finalize(OUTPUT_INVALID)
+    return _say(told(problems), number + 1)
 
 
 def _is_empty(turn: pb.AssistantTurn) -> bool:

@@ -280,8 +280,7 @@ class Executor:
 
     async def _failed(self, node: NodeRun, error: NodeError) -> None:
         wait = self._waits.behind(node.try_number, error)
-        record = node.try_record(error, wait)
-        await self.append(record)
+        await self.append(record := node.try_record(error, wait))
         self.budget.settle(node.node_id)
         self._observe("failed", node.node_id, {"record": record})
         if error.parks(node.try_number, retry_left=self.budget.retry_left()):

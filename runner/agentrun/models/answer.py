@@ -6,7 +6,7 @@ becomes a ModelError: no other exception leaves this module, whatever the bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from agentrun.models.base import ModelError, ModelRequest, ModelResponse, Usage
 from agentrun.models.errors import clip, http_error
 from agentrun.models.estimate import estimate_usage
 from agentrun.models.finish import finish_of
+from agentrun.models.options import refused_option
 from agentrun.models.waits import limit_reset, retry_after
 from agentrun.models.wire import Dialect
 from agentrun.models.wire.rawjson import BadAnswer, parse
@@ -76,17 +77,27 @@ def read_answer(
     return ModelResponse(turn=turn, usage=settle(dialect.counts(body), estimate_usage(request, turn)))
 
 
-def read_failure(status: int, data: bytes, headers: Mapping[str, str], *, provider: str) -> ModelError:
-    """The error of a reply with another status than success. `headers` has lower-case names."""
+def read_failure(
+    status: int,
+    data: bytes,
+    headers: Mapping[str, str],
+    *,
+    provider: str,
+    options: Collection[str] = (),
+) -> ModelError:
+    """The error of a reply with another status than success. `headers` has lower-case names;
+    `options` are those of the request that the reply may be about."""
     try:
         said = _error_in(parse(data.decode("utf-8-sig", "replace")), failed=True)
     except BadAnswer:
         said = None
     if said is None:
         said = _Said(text=safe_bytes(data))
-    return http_error(
-        provider, status, said.text, code=said.code, retry_after_seconds=_wait(status, said, headers)
-    )
+    wait = _wait(status, said, headers)
+    error = http_error(provider, status, said.text, code=said.code, retry_after_seconds=wait)
+    if not error.retryable:
+        error.refused_option = refused_option(status, data, options)
+    return error
 
 
 def _spent(counts: Counts) -> Usage:

@@ -62,7 +62,8 @@ class ModelRequest:
     `settings` are the manifest's (temperature, maxTokens, toolChoice, …). `place` says
     which of the agent's models is asked, as the turns' `state` does: what only its
     author understands of a turn goes back to that model alone. `without` names options
-    (`STREAM`, …) that the model's server has refused.
+    (see `options`) that the model's server has refused. `output_schema`: what the final
+    answer must fit, for providers that can be told so; the instructions say it too.
     """
 
     instructions: str
@@ -75,6 +76,7 @@ class ModelRequest:
     turn: int | None = None
     place: int = 0
     without: frozenset[str] = frozenset()
+    output_schema: Mapping[str, Any] | None = None
     before_send: Callable[[], Awaitable[None]] = _nothing
 
 

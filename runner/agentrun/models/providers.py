@@ -19,6 +19,7 @@ from agentrun.models.answer import read_answer
 from agentrun.models.base import ModelError, ModelRequest, ModelResponse, ModelSetupError
 from agentrun.models.convert import Marks, library_messages, library_parameters
 from agentrun.models.errors import clip
+from agentrun.models.options import fields_of
 from agentrun.models.settings import library_settings, merged
 from agentrun.models.wire import Dialect, anthropic, chat, google, responses
 
@@ -63,6 +64,8 @@ class ProviderModel:
         self._key = _key(name, self._provider, base_url, api_key)
         self._http = transport.GuardedClient()
         self._library = _BUILDERS[self._provider](model, base_url, self._key, self._http)
+        self._own_host = base_url is None or _is_own(base_url)
+        self._native_schemas = bool(self._library.profile.get("supports_json_schema_output"))
 
     @property
     def name(self) -> str:
@@ -105,6 +108,12 @@ class ProviderModel:
             provider=self._provider,
             before_send=request.before_send,
             rewrite=marks.fill,
+            options=fields_of(
+                self._provider,
+                request,
+                own_host=self._own_host,
+                native_schemas=self._native_schemas,
+            ),
             extra=settings.get("extra") or {},
         )
         wanted = library_settings(settings, request)
@@ -211,6 +220,12 @@ def _google(model: str, base_url: str | None, key: str, http: transport.GuardedC
 def _is_openai(base_url: str) -> bool:
     host = urlsplit(base_url).hostname or ""
     return host.endswith((".openai.com", ".azure.com"))
+
+
+def _is_own(base_url: str) -> bool:
+    """The provider itself is behind the address."""
+    host = urlsplit(base_url).hostname or ""
+    return _is_openai(base_url) or host.endswith((".anthropic.com", ".googleapis.com"))
 
 
 _BUILDERS: Mapping[str, Callable[[str, str | None, str, transport.GuardedClient], LibraryModel]] = (

@@ -39,11 +39,15 @@ class Answered(BaseException):
 
 @dataclass(kw_only=True)
 class Exchange:
-    """One call of a provider: what goes out is rewritten, and what came back is kept."""
+    """One call of a provider: what goes out is rewritten, and what came back is kept.
+
+    `options` are fields of ours, by the names that a refusal of them is told under; `extra`
+    the manifest's, which win."""
 
     provider: str
     before_send: Callable[[], Awaitable[None]]
     rewrite: Callable[[bytes], bytes]
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
     left: bool = False
     answer: bytes | None = None
@@ -52,8 +56,12 @@ class Exchange:
 
     def body(self, content: bytes) -> bytes:
         """What is sent in place of `content`."""
-        if self.extra:
-            content = json.dumps(_merge(json.loads(content), self.extra)).encode()
+        more = [fields for fields in (*self.options.values(), self.extra) if fields]
+        if more:
+            body = json.loads(content)
+            for fields in more:
+                body = _merge(body, fields)
+            content = json.dumps(body).encode()
         return self.rewrite(content)
 
     async def on_trace(self, event: str, info: Mapping[str, Any]) -> None:
@@ -119,6 +127,7 @@ class GuardedClient(httpx2.AsyncClient):
                     data[:FAILURE_MAX_BYTES],
                     exchange.headers,
                     provider=exchange.provider,
+                    options=exchange.options,
                 )
             data = await _read(response, BODY_MAX_BYTES)
             if len(data) > BODY_MAX_BYTES:
