@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from agentrun.log.store import Levels
 from agentrun.log.summary import Phase
+from agentrun_operator.answers import Said
 from agentrun_operator.endings import Ending
 
 
@@ -30,6 +31,13 @@ class SetLevels:
     """Write the levels, and wake whoever runs the run."""
 
     levels: Levels
+
+
+@dataclass(frozen=True, kw_only=True)
+class PostAnswer:
+    """Put into the inbox what an annotation says, unless somebody has answered before."""
+
+    said: Said
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +99,7 @@ Action = (
     CreateRun
     | Adopt
     | SetLevels
+    | PostAnswer
     | StartAttempt
     | MakePod
     | CloseAttempt

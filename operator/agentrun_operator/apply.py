@@ -20,6 +20,7 @@ from agentrun.log.errors import LogError
 from agentrun.log.store import AttemptOutcome, LogStore, RunRow
 from agentrun.spec import API_VERSION, KIND, definition_bytes, definition_digest
 from agentrun_operator import actions as do
+from agentrun_operator.answers import row_of
 from agentrun_operator.endings import NEVER_STARTED
 from agentrun_operator.events import Told
 from agentrun_operator.facts import Key, Observation, RunObject
@@ -90,6 +91,9 @@ class Applier:
                 )
             case do.SetLevels():
                 await store.set_levels(run_id, action.levels)
+                await store.notify([run_id])
+            case do.PostAnswer():
+                await store.post(run_id, row_of(action.said, str(context.key)))
                 await store.notify([run_id])
             case do.StartAttempt():
                 await self._start(context, action)

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from agentrun.log.summary import Phase
+from agentrun.log.summary import WAITING_SHOWN_MAX, Phase
 
 TEXT_BYTES_MAX = 1024
 COUNT_MAX = 2**31 - 1
@@ -142,6 +142,26 @@ class ResultStatus(StatusModel):
     )
 
 
+class WaitingCall(StatusModel):
+    """A call that waits for a person."""
+
+    id: Text = Field(description="What an answer names it by, in an annotation or at the command line.")
+    tool: Text = Field(description="The tool that is to be called.")
+    reason: Reason = Field(description="ApprovalRequired, or OutcomeUnknown: is it to be made again?")
+    arguments: Text = Field(
+        description="Its arguments on one line: shortened, what looks like a secret left out."
+    )
+
+
+class WaitingStatus(StatusModel):
+    """The calls that wait for a person."""
+
+    count: Count = Field(description="How many there are.")
+    calls: Annotated[tuple[WaitingCall, ...], Field(max_length=WAITING_SHOWN_MAX)] = Field(
+        default=(), description="The first of them, at most 10. `agentrun approvals` lists all."
+    )
+
+
 class RunStatus(StatusModel):
     """What became of the run so far, written by the operator alone."""
 
@@ -177,6 +197,11 @@ class RunStatus(StatusModel):
         default=None, description="What the run has used, and what it may use."
     )
     progress: ProgressStatus | None = Field(default=None, description="How far it is.")
+    waiting: WaitingStatus | None = Field(
+        default=None,
+        description="Calls that wait for a person. The annotations agentrun.dev/approve: ID and "
+        "agentrun.dev/deny: ID=REASON answer them.",
+    )
     result: ResultStatus | None = Field(default=None, description="The answer, once there is one.")
     conditions: Annotated[
         tuple[Condition, ...],

@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from agentrun.log.store import AttemptOutcome, AttemptRow, Levels, RunInfo
+from agentrun.log.store import AttemptOutcome, AttemptRow, InboxRow, Levels, RunInfo
 from agentrun.log.summary import Phase
 from agentrun.spec import AgentRun, AgentRunSpec
+from agentrun_operator.answers import Said
 from agentrun_operator.pods import Node, Pod, Waiting, parse_time
 from agentrun_operator.processes import is_pods, parse_process
 from agentrun_operator.refusals import Refusal
@@ -51,6 +52,9 @@ class RunObject:
     run: AgentRun | None
     problem: str = ""
     problem_reason: str = ""
+    said: tuple[Said, ...] = ()
+    """Answers to calls that wait, in its annotations."""
+
     given_id: bool = False
     """spec.runID was given: deleting the object parks the run."""
 
@@ -151,8 +155,8 @@ class Observation:
     """See the module's docstring.
 
     `now`: the store's clock. `pod` is of the newest attempt that is a pod's. `final` is there
-    when the run has ended. `corrupt`: why the log cannot be read. `input_waits`: the inbox has
-    something that the log has not used.
+    when the run has ended. `corrupt`: why the log cannot be read. `answers`: the inbox. `asks`:
+    ids of the calls that wait for one, where that matters; `input_waits`: one of them has it.
     """
 
     object: RunObject | None = None
@@ -172,6 +176,8 @@ class Observation:
     outdated: bool = False
     """The pod was made with another image than a new one would have."""
 
+    answers: tuple[InboxRow, ...] = ()
+    asks: tuple[str, ...] = ()
     input_waits: bool = False
     memory: Memory = Memory()
 

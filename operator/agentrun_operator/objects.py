@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from agentrun.spec import AgentRun, ManifestError, parse_object
+from agentrun_operator.answers import said_in
 from agentrun_operator.facts import EPOCH, Key, RunObject
 from agentrun_operator.pods import parse_time
 from agentrun_operator.podspec import IMAGE_ANNOTATION, PodSettings, build_pod, check_template
@@ -47,6 +48,7 @@ class Objects:
             run=run,
             problem=problem,
             problem_reason=reason,
+            said=said_in(metadata),
             given_id=given is not None and str(given) != uid,
             status=status if isinstance(status, Mapping) else {},
         )

@@ -15,10 +15,12 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from agentrun.log.asks import is_answered, waiting
 from agentrun.log.errors import CorruptLog, LogError
 from agentrun.log.replay import History, decode
 from agentrun.log.store import AttemptOutcome, LogStore
 from agentrun.log.summary import phase_of, summarize
+from agentrun_operator.answers import unanswered
 from agentrun_operator.endings import DRAINED, split_note
 from agentrun_operator.facts import Final, Key, Memory, Observation, RunObject
 from agentrun_operator.kube import Kube, KubeError
@@ -99,9 +101,7 @@ class Observer:
         )
         if info.run.ended:
             return await self._with_final(o, run_id)
-        if self._waits_for_input(o):
-            return replace(o, input_waits=await self._has_input(run_id))
-        return o
+        return await self._with_answers(o, run_id)
 
     async def _with_final(self, o: Observation, run_id: UUID) -> Observation:
         """The final record, from the end of the log; the whole log where the projection lags behind."""
@@ -137,13 +137,19 @@ class Observer:
             return False
         return split_note(last.reason)[0] not in DRAINED | {"Suspended", "BudgetExceeded"}
 
-    async def _has_input(self, run_id: UUID) -> bool:
-        inbox = await self._store.inbox(run_id)
-        if not inbox:
-            return False
+    async def _with_answers(self, o: Observation, run_id: UUID) -> Observation:
+        """What people have answered; the log is read only where it decides what follows."""
+        assert o.info is not None
+        rows = await self._store.inbox(run_id) if o.info.inbox else []
+        said = unanswered(o.object.said, rows) if o.object is not None else []
+        if not ((rows and self._waits_for_input(o)) or (said and waits_for_people(o.summary))):
+            return replace(o, answers=tuple(rows))
         history = History(run_id)
         history.fold_rows(await self._store.read_rows(run_id))
-        return any(row.id not in history.consumed for row in inbox)
+        waits = is_answered(history, rows)
+        return replace(
+            o, answers=tuple(rows), asks=tuple(ask.id for ask in waiting(history)), input_waits=waits
+        )
 
     # --- the cluster
 
@@ -210,6 +216,12 @@ def is_pod_of(body: Mapping[str, Any], run_id: UUID) -> bool:
             if variable.get("name") == "AGENTRUN_RUN_ID" and variable.get("value") == str(run_id):
                 return True
     return False
+
+
+def waits_for_people(summary: Mapping[str, Any]) -> bool:
+    """Some call waits for an answer, as far as the projection knows."""
+    found = summary.get("waiting")
+    return isinstance(found, Mapping) and bool(found.get("count"))
 
 
 def _summary(text: str) -> Mapping[str, Any]:

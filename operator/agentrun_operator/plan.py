@@ -22,11 +22,13 @@ from agentrun_operator.actions import (
     CreateRun,
     DeleteObject,
     DeletePod,
+    PostAnswer,
     Reopen,
     SetLevels,
     StartAttempt,
     Step,
 )
+from agentrun_operator.answers import to_post
 from agentrun_operator.crd_status import RunStatus
 from agentrun_operator.endings import Ending
 from agentrun_operator.events import Told, events_of
@@ -73,7 +75,7 @@ def plan(o: Observation, settings: Settings) -> Plan:
     if step.again or step.silent:
         return Plan(step=step)
     status = build_status(o, step)
-    return Plan(step=step, status=status, events=events_of(o.object.status, status, step))
+    return Plan(step=step, status=status, events=events_of(o.object.status, status, step, o.answers))
 
 
 def _unreadable(o: Observation, found: RunObject) -> Plan:
@@ -106,6 +108,8 @@ def _step(o: Observation, found: RunObject, settings: Settings) -> Step:
         return Step(actions=(SetLevels(levels=replace(levels, generation=generation)),), again=True)
     if o.info.run.ended:
         return _ended(o, found, settings)
+    if answers := to_post(found.said, o.answers, o.asks):
+        return Step(actions=tuple(PostAnswer(said=said) for said in answers), again=True)
     row = o.last
     if row is not None and row.outcome is None:
         return live(o, row, settings)

@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from agentrun.log.asks import WAITING_REASONS
 from agentrun.log.store import AttemptOutcome, AttemptRow
 from agentrun.log.summary import Phase
 from agentrun.spec import OnExceeded, PodRetentionPolicy
 from agentrun_operator.actions import Action, DeletePod, EndRun, StartAttempt, Step
+from agentrun_operator.answers import unanswered
+from agentrun_operator.crd_status import clip
 from agentrun_operator.endings import DRAINED, split_note
 from agentrun_operator.facts import Observation, generation_at_start
 from agentrun_operator.pods import Pod
 from agentrun_operator.settings import Settings
 from agentrun_operator.waits import before_next, completion_deadline_in, is_disruption, lost_in, soonest
+
+STRAY_SHOWN_MAX = 3
+"""Ids of annotations that fit no call, in a message."""
 
 UNREADABLE = frozenset({"CorruptLog", "NewerFormat"})
 """Reasons of failed attempts that no final record can follow: nobody can read the log."""
@@ -126,6 +132,7 @@ def _failures_used_up(o: Observation) -> Step | None:
 
 def _parked(o: Observation, row: AttemptRow) -> Step | None:
     """The run waits for somebody; None: it may go on."""
+    assert o.object is not None
     if row.outcome is not AttemptOutcome.PAUSED:
         return None
     reason, message = split_note(row.reason)
@@ -138,6 +145,9 @@ def _parked(o: Observation, row: AttemptRow) -> Step | None:
         return Step(phase=Phase.PAUSED, reason=reason, message=message, over_budget=True)
     if o.input_waits:
         return None
+    if reason in WAITING_REASONS and (stray := unanswered(o.object.said, o.answers)):
+        names = ", ".join(said.id for said in stray[:STRAY_SHOWN_MAX])
+        message = clip(f"no call waits under the id that an annotation names: {names}; {message}")
     return Step(phase=Phase.PAUSED, reason=reason or "Waiting", message=message)
 
 

@@ -173,4 +173,5 @@ def _standing(info: RunInfo | None) -> Standing | None:
         suspend=run.levels.suspend,
         claimed=current is not None and current.claimed,
         outcome=current.outcome if current is not None else None,
+        inbox=info.inbox,
     )

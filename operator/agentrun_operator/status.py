@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from agentrun.log.summary import Phase
+from agentrun.log.summary import WAITING_SHOWN_MAX, Phase
 from agentrun_operator.actions import Step
 from agentrun_operator.crd_status import (
     AmountStatus,
@@ -24,6 +24,8 @@ from agentrun_operator.crd_status import (
     ResultStatus,
     RunStatus,
     TokensStatus,
+    WaitingCall,
+    WaitingStatus,
 )
 from agentrun_operator.facts import Observation, RunObject
 from agentrun_operator.plan_live import STOPPING
@@ -56,6 +58,7 @@ def build_status(o: Observation, step: Step) -> RunStatus:
         pod=_pod(o, found),
         budget=_budget(o, found),
         progress=_progress(o.summary),
+        waiting=None if step.phase.terminal else _waiting(o),
         result=_result(o.summary) if step.phase is Phase.SUCCEEDED else None,
         conditions=_conditions(o, found, step, reason, message),
     )
@@ -149,6 +152,31 @@ def _progress(summary: Mapping[str, Any]) -> ProgressStatus | None:
         in_flight=_whole(found.get("inFlight")),
         pending=_whole(found.get("pending")),
         last=str(found.get("last") or ""),
+    )
+
+
+def _waiting(o: Observation) -> WaitingStatus | None:
+    """The calls that nobody has answered, as far as the projection lists them."""
+    found = o.summary.get("waiting")
+    listed = found.get("calls") if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping) or not isinstance(listed, list):
+        return None
+    answered = {row.id for row in o.answers}
+    calls = [call for call in listed if isinstance(call, Mapping) and call.get("id") not in answered]
+    count = _whole(found.get("count")) - (len(listed) - len(calls))
+    if count <= 0:
+        return None
+    return WaitingStatus(
+        count=count,
+        calls=tuple(
+            WaitingCall(
+                id=str(call.get("id") or ""),
+                tool=str(call.get("tool") or ""),
+                reason=reason_word(str(call.get("reason") or "")),
+                arguments=str(call.get("arguments") or ""),
+            )
+            for call in calls[:WAITING_SHOWN_MAX]
+        ),
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
+from agentrun.graph.asking import Asking
+from agentrun.graph.types import Parked, Question
 from agentrun.log.appender import Appender
 from agentrun.log.blobs import TableBlobs
 from agentrun.log.claim import claim
@@ -107,10 +109,23 @@ class Runner:
         await self.store.notify([self.run_id])
         return self.log
 
-    async def step(self, name: str, *, retries: int = 0) -> None:
+    async def ask(self, node: str) -> str:
+        """A call asks for approval; the question's id."""
+        assert self.log is not None
+        question = Question(reason="ApprovalRequired", what="pay", detail='{"n": 1}')
+        try:
+            await Asking(self.log, self.log.append).answer(node, question)
+        except Parked as parked:
+            await self._summarize(Phase.RUNNING)
+            await self.store.notify([self.run_id])
+            return parked.ask.id
+        raise AssertionError("it has an answer")
+
+    async def step(self, name: str, *, retries: int = 0, consumed: Sequence[str] = ()) -> None:
         """Records a node."""
         assert self.log is not None
-        record = pb.NodeRecord(id=name, kind="step", cost=pb.Cost(tokens_in=10, turns=1, retries=retries))
+        cost = pb.Cost(tokens_in=10, turns=1, retries=retries)
+        record = pb.NodeRecord(id=name, kind="step", cost=cost, consumed=consumed)
         await self.log.append(record)
         await self._summarize(Phase.RUNNING)
         await self.store.notify([self.run_id])
