@@ -15,6 +15,8 @@ MANIFEST ?= examples/hello.yaml
 TYPED := runner/agentrun operator/agentrun_operator api/agentrun_api tests requirements \
   $(if $(wildcard benchmarks/*.py),benchmarks)
 PROTO_FILES := $(wildcard proto/agentrun/proto/*.proto)
+# So many tests on a cluster at once; those that are marked `alone` come behind, one by one.
+SIDE_BY_SIDE := -n 3 --dist loadgroup --no-loadscope-reorder
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I proto
 
 .PHONY: help run test check fmt proto crds e2e-model images kind-up kind-load deploy e2e e2e-slow kind-down lock upgrade clean dev
@@ -71,9 +73,9 @@ deploy: $(if $(shell command -v helm),,dev) ## install agentrun on it, or bring 
 	@.ci/cluster deploy
 
 e2e: dev ## tests on a cluster that is brought up for them (KEEP=1 keeps it, or uses one that is up)
-	@.ci/with-cluster $(BIN)/python -m pytest tests/e2e/cluster $(ARGS)
+	@.ci/with-cluster $(BIN)/python -m pytest $(SIDE_BY_SIDE) tests/e2e/cluster $(ARGS)
 
-e2e-slow: dev ## tests of long outages on a cluster, by hand; some are still being proven
+e2e-slow: dev ## tests on a cluster, by hand: minutes without the store, hundreds of runs
 	@.ci/with-cluster $(BIN)/python -m pytest tests/e2e/slow $(ARGS)
 
 kind-down: ## take the cluster down

@@ -1,14 +1,19 @@
 """A namespace a test on the cluster of KUBECONFIG, and what several tests need in it.
 
-`.ci/with-cluster` brings the cluster up, puts agentrun on it, and runs these.
+`.ci/with-cluster` brings the cluster up, puts agentrun on it, and runs these: several at once
+(pytest-xdist), but for those that are marked `alone`, which come last and one by one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import tempfile
 from base64 import b64decode
 from collections.abc import Generator, Iterator
+from hashlib import sha256
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -30,8 +35,26 @@ def _cluster() -> None:
         pytest.skip("KUBECONFIG names no cluster: `make e2e` brings one up")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Those that need the cluster alone come last, and one worker runs them."""
+    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+    for item in items:
+        if item.get_closest_marker("alone") is not None:
+            item.add_marker(pytest.mark.xdist_group("alone"))
+
+
+@pytest.fixture(autouse=True)
+def _room(_cluster: None, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Whoever needs the cluster alone waits for all others, and they for it, whichever worker they are on."""
+    alone = request.node.get_closest_marker("alone") is not None
+    cluster = sha256(os.environ["KUBECONFIG"].encode()).hexdigest()[:12]
+    with (Path(tempfile.gettempdir()) / f"agentrun-e2e-{cluster}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        yield
+
+
 @pytest.fixture
-def kube(request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+def kube(request: pytest.FixtureRequest, _room: None) -> Iterator[Kubectl]:
     """kubectl in a namespace of the test's own, which admits restricted pods only."""
     short = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower().removeprefix("test_"))[:30].strip("-")
     name = f"t-{short}-{uuid4().hex[:6]}"

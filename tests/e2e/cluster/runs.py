@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.e2e.cluster.kube import Kubectl, Object, condition
+from tests.e2e.cluster.stubs import Stubs
+from tests.integration.pod.pods import agent, call
 
 KIND = "agentrun"
 TERMINAL = ("Succeeded", "Failed", "Cancelled")
@@ -32,6 +34,19 @@ def http_tool(name: str, url: str, **more: Any) -> Object:
         "timeoutSeconds": 600,
         **more,
     }
+
+
+def stepping(
+    stubs: Stubs, name: str, *, steps: int = 3, seconds: float = 2, gate: str = "", **more: Any
+) -> Object:
+    """A run that calls its tool so many times, one call a turn; the stub counts them under the run's name."""
+    query = {"seconds": seconds, **({"gate": gate} if gate else {})}
+    tools = [http_tool("step", stubs.tool_url(name, **query))]
+    turns = [
+        *({"toolCalls": [call("step", number=number)]} for number in range(steps)),
+        {"text": "All are done."},
+    ]
+    return agentrun(name, agent(*turns, tools=tools), **more)
 
 
 def is_in(phase: str, reason: str = "") -> Callable[[Object], bool]:

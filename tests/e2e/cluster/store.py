@@ -5,7 +5,7 @@ Who uses it: tests that look at what the log says. A call opens a connection of 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -56,3 +56,24 @@ class ClusterStore:
     def attempts(self, run_id: UUID) -> list[AttemptRow]:
         """A run's attempts."""
         return self.ask(lambda store: store.attempts(run_id))
+
+    def all_attempts(self, run_ids: Iterable[UUID]) -> dict[UUID, list[AttemptRow]]:
+        """Those of many runs, by one connection."""
+
+        async def read(store: PostgresStore) -> dict[UUID, list[AttemptRow]]:
+            return {run_id: await store.attempts(run_id) for run_id in run_ids}
+
+        return self.ask(read)
+
+    def outcomes(self, run_ids: Iterable[UUID]) -> list[int | None]:
+        """What the final records say; None where there is none. Each log is replayed."""
+
+        async def read(store: PostgresStore) -> list[int | None]:
+            found: list[int | None] = []
+            for run_id in run_ids:
+                history = History(run_id)
+                history.fold_rows(await store.read_rows(run_id))
+                found.append(history.final.final.outcome if history.final is not None else None)
+            return found
+
+        return self.ask(read)

@@ -1,6 +1,8 @@
 """The server that `stubs.Stubs` runs in a pod: needs Python alone.
 
     /tools/NAME?seconds=1&status=503   counts a call, waits, and answers with the body that it got
+    /tools/NAME?gate=NAME              the same, once the gate is open
+    /open/NAME                         opens a gate, for all that wait and all to come
     /v1/chat/completions               the next scripted answer (POST /script), else a text
     /counts                            all calls so far
 
@@ -14,11 +16,13 @@ import sys
 import threading
 import time
 import urllib.request
+from collections import defaultdict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 PORT = 8080
+GATE_SECONDS_MAX = 300
 
 
 class Memory:
@@ -28,12 +32,17 @@ class Memory:
         self.lock = threading.Lock()
         self.calls: dict[str, list[dict[str, Any]]] = {}
         self.script: list[dict[str, Any]] = []
+        self.gates: defaultdict[str, threading.Event] = defaultdict(threading.Event)
 
     def begin(self, name: str, key: str | None, body: str) -> dict[str, Any]:
         call = {"key": key, "body": body, "began": time.time(), "answered": None}
         with self.lock:
             self.calls.setdefault(name, []).append(call)
         return call
+
+    def gate(self, name: str) -> threading.Event:
+        with self.lock:
+            return self.gates[name]
 
     def turn(self) -> dict[str, Any]:
         with self.lock:
@@ -58,9 +67,14 @@ class Handler(BaseHTTPRequestHandler):
             with MEMORY.lock:
                 MEMORY.script += json.loads(body)
             self.answer(200, "{}")
+        elif url.path.startswith("/open/"):
+            MEMORY.gate(url.path.removeprefix("/open/")).set()
+            self.answer(200, "{}")
         elif url.path.startswith("/tools/"):
             query = {name: values[0] for name, values in parse_qs(url.query).items()}
             call = MEMORY.begin(url.path.removeprefix("/tools/"), self.headers.get("idempotency-key"), body)
+            if "gate" in query:
+                MEMORY.gate(query["gate"]).wait(GATE_SECONDS_MAX)
             time.sleep(float(query.get("seconds", 0)))
             self.answer(int(query.get("status", 200)), body or "{}")
             call["answered"] = time.time()

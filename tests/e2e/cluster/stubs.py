@@ -30,7 +30,8 @@ class Stubs:
         return f"http://{NAME}.{self._kube.namespace}.svc:{PORT}/v1"
 
     def tool_url(self, name: str, **query: Any) -> str:
-        """For an HTTP tool. `seconds`: how long a call takes; `status`: what it answers."""
+        """For an HTTP tool. `seconds`: how long a call takes; `status`: what it answers; `gate`: what it
+        waits for (`open`)."""
         text = "&".join(f"{key}={value}" for key, value in query.items())
         return f"http://{NAME}.{self._kube.namespace}.svc:{PORT}/tools/{name}" + (f"?{text}" if text else "")
 
@@ -80,9 +81,15 @@ class Stubs:
 
     def calls(self) -> dict[str, list[dict[str, Any]]]:
         """Each call with its idempotency key, its body, and when it came and was answered."""
-        path = f"/api/v1/namespaces/{self._kube.namespace}/services/{NAME}:{PORT}/proxy/counts"
-        found: dict[str, list[dict[str, Any]]] = json.loads(self._kube.raw(path))
+        found: dict[str, list[dict[str, Any]]] = json.loads(self._get("/counts"))
         return found
+
+    def open(self, gate: str) -> None:
+        """Calls of tools with this gate go on."""
+        self._get(f"/open/{gate}")
+
+    def _get(self, path: str) -> str:
+        return self._kube.raw(f"/api/v1/namespaces/{self._kube.namespace}/services/{NAME}:{PORT}/proxy{path}")
 
 
 def _turn(turn: Any) -> dict[str, Any]:

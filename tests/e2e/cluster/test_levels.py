@@ -48,8 +48,8 @@ def wait_no_pod(kube: Kubectl, name: str) -> None:
 
 def ended_as(store: ClusterStore, run: Object) -> int | None:
     """The outcome in the log's final record."""
-    final = store.history(run_id(run)).final
-    return final.final.outcome if final is not None else None
+    (outcome,) = store.outcomes([run_id(run)])
+    return outcome
 
 
 def run_id(run: Object) -> UUID:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from typing import Any
 from uuid import UUID
 
+import pytest
+
 from agentrun.log.store import AttemptOutcome
-from tests.e2e.cluster.kube import Kubectl
+from tests.e2e.cluster.kube import Kubectl, Object
 from tests.e2e.cluster.machinery import operator_scaled
-from tests.e2e.cluster.runs import agentrun, http_tool, pods_of, wait_phase
+from tests.e2e.cluster.runs import pods_of, stepping, wait_phase
 from tests.e2e.cluster.store import ClusterStore
 from tests.e2e.cluster.stubs import Stubs
 from tests.e2e.cluster.watcher import Watcher, one_pod_a_run
-from tests.integration.pod.pods import agent, call
 
 SECONDS = 30
+
+pytestmark = pytest.mark.alone
 
 
 def test_two_at_once_make_no_second_pod_and_lose_no_update(
@@ -25,10 +29,8 @@ def test_two_at_once_make_no_second_pod_and_lose_no_update(
     plain = [f"plain-{number}" for number in range(4)]
     others = ["suspended", "deleted", "raised"]
 
-    def run(name: str, **more: object) -> dict[str, object]:
-        tools = [http_tool("step", stubs.tool_url(name, seconds=3))]
-        turns = [*({"toolCalls": [call("step")]} for _ in range(3)), {"text": "All are done."}]
-        return agentrun(name, agent(*turns, tools=tools), **more)
+    def run(name: str, **more: Any) -> Object:
+        return stepping(stubs, name, steps=3, seconds=3, **more)
 
     with operator_scaled(2), Watcher(kube, one_pod_a_run) as watcher:
         end = time.monotonic() + SECONDS

@@ -100,8 +100,14 @@ def runner_lives(pod: Object) -> bool:
     """Its runner has not ended, as far as the cluster knows."""
     if pod["status"].get("phase") in ("Succeeded", "Failed"):
         return False
+    return "terminated" not in runner_state(pod)
+
+
+def runner_state(pod: Object) -> Object:
+    """The state of its runner's container, as the kubelet tells it; empty before it is known."""
     states = {each["name"]: each["state"] for each in pod["status"].get("containerStatuses", [])}
-    return "terminated" not in states.get("runner", {})
+    found: Object = states.get("runner", {})
+    return found
 
 
 def one_pod_a_run(pods: list[Object]) -> None:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from tests.e2e.cluster.kube import Kubectl, condition, wait_until
 from tests.e2e.cluster.machinery import STORE_POD, system, wait_operator
-from tests.e2e.cluster.runs import agentrun, http_tool, wait_phase
+from tests.e2e.cluster.runs import agentrun, stepping, wait_phase
 from tests.e2e.cluster.stubs import Stubs
 from tests.e2e.cluster.watcher import labels
-from tests.integration.pod.pods import agent, call
+from tests.integration.pod.pods import agent
 
 AWAY_SECONDS = 120
 SERVICE = "agentrun-postgres"
@@ -47,10 +47,9 @@ def _endpoints() -> list[str]:
 def test_two_minutes_without_the_store_change_nothing(runs_here: Kubectl, stubs: Stubs) -> None:
     kube = runs_here
     names = ["live", "podless", "suspended"]
-    for name in names:
-        tools = [http_tool("step", stubs.tool_url(name, seconds=5))]
-        turns = [*({"toolCalls": [call("step")]} for _ in range(4)), {"text": "All are done."}]
-        kube.apply(agentrun(name, agent(*turns, tools=tools), terminationGracePeriodSeconds=5))
+    kube.apply(
+        *(stepping(stubs, name, steps=4, seconds=5, terminationGracePeriodSeconds=5) for name in names)
+    )
     found = {name: wait_phase(kube, name, "Running") for name in names}
     wait_until(lambda: set(names) <= set(stubs.counts()), seconds=60)
     gone = str(found["podless"]["status"]["pod"]["name"])
