@@ -139,7 +139,8 @@ def test_a_runner_whose_node_was_paused_wakes_up_and_does_nothing(
         send(signal.SIGCONT, [kubelet, *runner])
     assert "ended reason=Fenced" in told[-1], told
     assert told[-1].endswith("exit_code=76"), told
-    assert "launched node=call-2-0" in told[-2], "it has launched something after its slow call"
+    launched = [line for line in told if " launched " in line]
+    assert "node=call-2-0" in launched[-1], "it has launched something after its slow call"
     assert_unchanged(kube, stubs, store, status, head)
     wait_until(lambda: is_ready(lost), seconds=90)
     kube.wait_gone("pod", old["pod"]["name"], seconds=60)
