@@ -155,6 +155,7 @@ def assert_as_if_it_had_been_there(case: Meanwhile, run: Object, store: ClusterS
 def assert_ends_of_the_deleted(store: ClusterStore, deleted: UUID, parked: UUID) -> None:
     """The sweep finds them: one is ended, the other waits for an object with its id."""
     wait_until(lambda: store.outcomes([deleted]) == [pb.OUTCOME_CANCELLED], seconds=90, every=1)
-    (attempt,) = store.attempts(parked)
-    assert attempt.outcome in (AttemptOutcome.PAUSED, AttemptOutcome.DISRUPTED)
+    paused = (AttemptOutcome.PAUSED, AttemptOutcome.DISRUPTED)
+    wait_until(lambda: store.attempts(parked)[-1].outcome in paused, seconds=90, every=1)
+    assert len(store.attempts(parked)) == 1
     assert store.outcomes([parked]) == [None]
