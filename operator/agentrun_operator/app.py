@@ -42,6 +42,10 @@ RETRY_SECONDS = 5.0
 LOST_HINTS_SECONDS = 2.0
 
 
+class WatchEnded(Exception):
+    """A watch cannot go on, and nothing in this process would open it again."""
+
+
 class App:
     """See the module's docstring. `run` returns when `stop` was set, or Kopf has ended."""
 
@@ -73,6 +77,7 @@ class App:
             queue=self.queue,
             probe=self.probe,
             sweep_seconds=settings.times.sweep,
+            silent_seconds_max=settings.watch_silent,
             started_at=clock(),
         )
         self.stop = asyncio.Event()
@@ -128,7 +133,7 @@ class App:
             ended, _ = await asyncio.wait(tasks, timeout=FINISH_SECONDS_MAX)
         for task in ended:
             if not task.cancelled() and (error := task.exception()) is not None:
-                raise error
+                raise WatchEnded(f"a watch has ended, so this process does: {error}") from error
 
     def _part_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -203,15 +208,22 @@ class App:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _sweeps(self) -> None:
+        failed = 0
         while True:
             started = time.monotonic()
-            if await self.sweep.run():
+            if done := await self.sweep.run():
                 self.health.store_is_up = True
             else:
                 self.health.store_is_up = await self._store_answers()
+            failed = 0 if done else failed + 1
+            self.health.sweep_problem = self.sweep.problem
             self.health.swept_at = time.monotonic()
             left = self._settings.times.sweep - (time.monotonic() - started)
-            await asyncio.sleep(max(1.0, left if self.health.store_is_up else min(left, RETRY_SECONDS)))
+            if failed:  # soon again, and at the usual pace while the API server goes on to refuse
+                left = min(
+                    left, RETRY_SECONDS * (2.0 ** min(failed - 1, 10) if self.health.store_is_up else 1.0)
+                )
+            await asyncio.sleep(max(1.0, left))
 
     async def _store_answers(self) -> bool:
         try:

@@ -1,7 +1,8 @@
 """`agentrun operator`: runs the operator until it is told to stop.
 
 Who calls: the `agentrun` command. What holds: settings that are missing or bad are told
-one a line, with exit code 2; the rest goes to the log, in text or JSON.
+one a line, with exit code 2; a watch that ends for good is one line and exit code 1; the
+rest goes to the log, in text or JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from datetime import UTC, datetime
 from agentrun.log.environment import SettingsError
 from agentrun_operator.settings import Settings, read
 
+EXIT_TO_BE_RESTARTED = 1
 EXIT_CANNOT_START = 2
 
 
@@ -61,9 +63,13 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
             print(f"agentrun operator: {problem}", file=sys.stderr)
         return EXIT_CANNOT_START
     set_up_log(settings)
-    from agentrun_operator.app import run  # Kopf takes a while to import
+    from agentrun_operator.app import WatchEnded, run  # Kopf takes a while to import
 
-    asyncio.run(run(settings))
+    try:
+        asyncio.run(run(settings))
+    except WatchEnded as error:
+        logging.getLogger(__name__).error("%s", error)
+        return EXIT_TO_BE_RESTARTED
     return 0
 
 

@@ -54,8 +54,8 @@ class Handlers:
         if gone and (run_id := run_id_of(body)) is not None:
             self._memories.of(key).suspect(run_id)
         memory = self._memories.get(key)
-        if not gone and memory is not None and version != "" and memory.told_version == version:
-            return  # our own write
+        if not gone and memory is not None and version in filter(None, (memory.told_version, memory.seen[0])):
+            return  # our own write, or what was looked at: a watch that begins anew tells of everything
         self._queue.add(key)
 
     async def on_pod(self, event: Mapping[str, Any], **_: Any) -> None:
@@ -68,6 +68,9 @@ class Handlers:
         for owner in metadata.get("ownerReferences") or []:
             if owner.get("kind") == KIND and str(owner.get("apiVersion", "")).startswith(f"{GROUP}/"):
                 key = Key(namespace=str(metadata.get("namespace", "")), name=str(owner.get("name", "")))
+                memory = self._memories.get(key)
+                if not gone and memory is not None and version == memory.seen[1] != "":
+                    continue
                 self._queue.add(key)
 
 

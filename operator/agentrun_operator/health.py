@@ -2,7 +2,8 @@
 
 Who calls: the app; the kubelet and Prometheus ask. What holds: liveness fails when a
 restart would help (a watcher is gone or tells nothing, a worker is stuck, the sweep is
-late), readiness also when it would not (the store is away): the process then lives on.
+late), readiness also when it would not (the store is away, the API server refuses what a
+sweep asks for): the process then lives on.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from agentrun_operator.watching import WatchProbe
 
 WATCHERS = ("agentruns", "pods")
 STUCK_SECONDS_MAX = 120.0
-SILENT_SECONDS_MAX = 180.0
 START_SECONDS_MAX = 120.0
 SWEEPS_MISSED_MAX = 3.0
 
@@ -33,6 +33,9 @@ class Health:
     queue: WorkQueue[Key]
     probe: WatchProbe
     sweep_seconds: float
+    silent_seconds_max: float
+    """A watch that has missed things for longer is dead."""
+
     started_at: float
     watching: bool = False
     """Kopf was started, so its watchers are to be there."""
@@ -40,6 +43,9 @@ class Health:
     watching_since: float = 0.0
     swept_at: float | None = None
     store_is_up: bool = False
+    sweep_problem: str = ""
+    """Why the last sweep could not be finished."""
+
     task_names: Callable[[], list[str]] = field(
         default=lambda: [task.get_name() for task in asyncio.all_tasks()]
     )
@@ -67,7 +73,7 @@ class Health:
                 if not any(name.startswith(f"watcher for {kind}.") for name in watchers)
             ]
         for kind, seconds in self.probe.silent_seconds().items():
-            if seconds > SILENT_SECONDS_MAX:
+            if seconds > self.silent_seconds_max:
                 found.append(f"the watch of {kind} has told nothing for {seconds:.0f} s of what changed")
         return found
 
@@ -78,6 +84,8 @@ class Health:
             found.append("waiting for the API server and the AgentRun CRD")
         if not self.store_is_up:
             found.append("the store cannot be read")
+        elif self.sweep_problem:
+            found.append(f"the last sweep could not be finished: {self.sweep_problem}")
         return found
 
 

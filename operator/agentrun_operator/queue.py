@@ -116,6 +116,10 @@ class WorkQueue(Generic[K]):
         """Keys that wait, due or not."""
         return len(self._due)
 
+    def __contains__(self, key: K) -> bool:
+        """It waits, due or not, or somebody looks at it."""
+        return key in self._due or key in self._busy
+
     @property
     def due(self) -> int:
         """Keys that could be looked at now."""

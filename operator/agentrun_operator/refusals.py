@@ -7,6 +7,7 @@ waits, says why in status, and is tried again, at a pace that suits its cause.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +27,8 @@ QUOTA = "ExceededQuota"
 WEBHOOK_RETRY_SECONDS = 5.0
 POLICY_RETRY_SECONDS = 60.0
 INVALID_RETRY_SECONDS = 300.0
+_SAYS_NO = re.compile(r"denied (the )?request|violates PodSecurity")
+"""A webhook, a ValidatingAdmissionPolicy (with code 422), Pod Security."""
 
 
 def refusal_of(status: int, body: str, *, quota_retry: float) -> Refusal | None:
@@ -43,7 +46,7 @@ def refusal_of(status: int, body: str, *, quota_retry: float) -> Refusal | None:
         return Refusal(reason="WebhookUnavailable", message=message, retry=WEBHOOK_RETRY_SECONDS)
     if "error looking up service account" in message:
         return Refusal(reason="ServiceAccountMissing", message=message, retry=WEBHOOK_RETRY_SECONDS)
-    if "denied the request" in message or "violates PodSecurity" in message:
+    if _SAYS_NO.search(message):
         return Refusal(reason="PolicyDenied", message=message, retry=POLICY_RETRY_SECONDS)
     if status == 404:
         return Refusal(reason="NamespaceMissing", message=message, retry=None)

@@ -80,6 +80,7 @@ class Settings:
     request_timeout: float = 10.0
     watch_timeout: float = 300.0
     watch_inactivity: float = 70.0
+    watch_silent: float = 180.0
     writes_per_second: float = 20.0
     """Of progress, over all runs."""
 
@@ -126,6 +127,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         request_timeout=one("AGENTRUN_REQUEST_TIMEOUT_SECONDS", _seconds, Settings.request_timeout),
         watch_timeout=one("AGENTRUN_WATCH_TIMEOUT_SECONDS", _seconds, Settings.watch_timeout),
         watch_inactivity=one("AGENTRUN_WATCH_INACTIVITY_SECONDS", _seconds, Settings.watch_inactivity),
+        watch_silent=one("AGENTRUN_WATCH_SILENT_SECONDS", _seconds, Settings.watch_silent),
         log_level=one("AGENTRUN_LOG_LEVEL", one_of("debug", "info", "warning", "error"), "info"),
         log_json=one("AGENTRUN_LOG_FORMAT", one_of("text", "json"), "text") == "json",
         times=Times(

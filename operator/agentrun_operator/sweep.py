@@ -55,15 +55,19 @@ class Sweep:
         self._memories = memories
         self._metrics = metrics
         self._probe = probe
+        self.problem = ""
+        """Why the last one could not be finished; "": it was."""
 
     async def run(self) -> bool:
         """One sweep; False: it could not be finished."""
         try:
             await self._run()
         except (LogError, KubeError, KubeUnavailable) as error:
+            self.problem = str(error)
             self._metrics.sweeps.labels("failed").inc()
             log.warning("a sweep could not be finished: %s", error)
             return False
+        self.problem = ""
         self._metrics.sweeps.labels("done").inc()
         self._metrics.swept_at.set_to_current_time()
         return True
@@ -72,7 +76,7 @@ class Sweep:
         live = {standing.run_id: standing for standing in await self._store.live_runs(self._prefix)}
         pods = await self._pods()
         uids: set[str] = set()
-        phases, versions, found = [], {}, []
+        phases, versions, found, unknown = [], {}, [], 0
         for namespace in self._settings.namespaces or ("",):
             async for body in self._kube.list_runs(namespace):
                 metadata, status = body.get("metadata") or {}, body.get("status") or {}
@@ -80,14 +84,16 @@ class Sweep:
                 uids.add(uid)
                 versions[uid] = str(metadata.get("resourceVersion", ""))
                 phases.append(str(status.get("phase") or "Pending"))
+                key = key_of(body)
                 if self._is_news(body, live, pods):
-                    found.append(key_of(body))
+                    found.append(key)
+                    unknown += key not in self._queue
         self._metrics.phases(phases)
         self._probe.listed("agentruns", versions)
         self._probe.listed("pods", dict(pods.values()))
         for number, key in enumerate(found):
             self._queue.add(key, SPREAD_SECONDS * number / max(1, len(found)))
-        self._metrics.found.inc(len(found))
+        self._metrics.found.inc(unknown)
         for standing in live.values():
             await self._check_owner(standing, uids)
         for key in self._memories.keys():  # noqa: SIM118 (no mapping)

@@ -2,8 +2,8 @@
 
 Who calls: the reconciler. What holds: a status is written only when it changed, against
 the very version that was read; transitions at once, progress at a bounded rate a run
-and over all; a field that the served CRD does not know is said loudly, once, and not
-written again and again.
+and over all; a field that the served CRD does not know is said loudly, and not written
+again for a while.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ from agentrun_operator.status import is_urgent
 log = logging.getLogger(__name__)
 
 Path = tuple[str, ...]
+
+PRUNED_SECONDS = 300.0
+"""Then a field that the CRD lacked is written once more: the CRD may have been brought up to date."""
 
 
 class Changed(Exception):
@@ -65,6 +68,7 @@ class Teller:
         self._clock = clock
         self._bucket = Bucket(clock, settings.writes_per_second)
         self._pruned: set[Path] = set()
+        self._pruned_at = 0.0
 
     async def tell(self, found: RunObject, plan: Plan, memory: Remembered) -> float | None:
         """Seconds until a difference that was held back is to be written; None: all is said."""
@@ -72,6 +76,9 @@ class Teller:
         if plan.status is None:
             return None
         wanted = plan.status
+        if self._pruned and self._clock() - self._pruned_at > PRUNED_SECONDS:
+            self._pruned.clear()
+            self._metrics.pruned.set(0)
         patch = without(status_patch(dict(found.status), wanted), self._pruned)
         if not patch:
             return None
@@ -107,6 +114,7 @@ class Teller:
         if not gone:
             return
         self._pruned |= gone
+        self._pruned_at = self._clock()
         self._metrics.pruned.set(len(self._pruned))
         fields = ", ".join(sorted(".".join(("status", *path)) for path in gone))
         text = f"the CRD in this cluster is older than this operator and lacks {fields}: update the CRD"

@@ -1,9 +1,10 @@
 """Whether the watches tell what happens. Pure but for the clock.
 
 Who calls: the handlers say what they were told, each sweep says what it found, and
-health asks. What holds: an object whose version two sweeps in a row have found, and
-that no event has told of, was missed; a watch that misses things for longer than its
-bound is dead, whatever it looks like from inside.
+health asks. What holds: an object whose version two sweeps in a row have found, and of
+which no event has told anything since the first of them, was missed; a watch that misses
+things for longer than its bound is dead, whatever it looks like from inside. A watch that
+is behind a sweep, or ahead of one, is none.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ class WatchProbe:
         self._clock = clock
         self._told: dict[str, dict[str, str]] = {}
         self._found: dict[str, dict[str, str]] = {}
+        self._heard: dict[str, dict[str, str]] = {}
+        """What had been told at the last sweep."""
+        self._absent: dict[str, set[str]] = {}
+        """What had been told of, and the last sweep did not find."""
         self._since: dict[str, float] = {}
 
     def told(self, kind: str, uid: str, version: str, *, gone: bool = False) -> None:
@@ -30,13 +35,17 @@ class WatchProbe:
 
     def listed(self, kind: str, versions: Mapping[str, str]) -> int:
         """A sweep found these versions by uid; how many of them the watch has missed."""
-        told, before = self._told.get(kind, {}), self._found.get(kind, {})
+        told, before = self._told.setdefault(kind, {}), self._found.get(kind, {})
+        heard = self._heard.get(kind, {})
         missed = sum(
-            before.get(uid) == version and told.get(uid) != version for uid, version in versions.items()
+            before.get(uid) == version and told.get(uid) != version and told.get(uid) == heard.get(uid)
+            for uid, version in versions.items()
         )
-        self._found[kind] = dict(versions)
-        for uid in [uid for uid in told if uid not in versions]:
+        # What came while the sweep was on its way is told of, and not found: it is no thing of the past yet.
+        absent = {uid for uid in told if uid not in versions}
+        for uid in absent & self._absent.get(kind, set()):
             del told[uid]
+        self._found[kind], self._heard[kind], self._absent[kind] = dict(versions), dict(told), absent
         if missed:
             self._since.setdefault(kind, self._clock())
         else:

@@ -334,6 +334,36 @@ def test_a_crd_that_lacks_a_field_is_told_loudly_and_not_written_to_for_ever(
     assert "status.disruptions" in caplog.text
 
 
+def test_a_crd_that_is_brought_up_to_date_gets_the_fields_that_it_lacked(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentrun_operator.tell.PRUNED_SECONDS", 1.0)
+
+    async def scenario(b: Bench) -> None:
+        b.api.status_fields = {
+            "phase",
+            "reason",
+            "runID",
+            "conditions",
+            "observedGeneration",
+            "attempt",
+            "pod",
+        }
+        b.api.put("agentruns", manifest())
+        runner = await b.runner()
+        await b.phase("Running")
+        pruned = b.apps[0][0].metrics.pruned
+        assert "disruptions" not in b.status() and pruned._value.get() > 0
+        b.api.status_fields = None
+        await asyncio.sleep(1.0)
+        await runner.end(pb.OUTCOME_SUCCEEDED)
+        end_pod(b.api, runner.pod, 0)
+        assert (await b.phase("Succeeded"))["disruptions"] == 0
+        assert pruned._value.get() == 0
+
+    play(scenario)
+
+
 def test_the_operator_waits_for_its_crd(
     make_database: Callable[[], str], tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -42,6 +42,31 @@ def test_objects_that_went_are_forgotten() -> None:
     assert [probe.listed("pods", {}) for _ in range(2)] == [0, 0]
 
 
+def test_a_watch_that_is_ahead_of_a_sweep_misses_nothing() -> None:
+    clock = Clock()
+    probe = WatchProbe(clock)
+    probe.told("pods", "changes", "1")
+    for version in range(1, 8):
+        assert probe.listed("pods", {"changes": str(version)}) == 0
+        # It changes between the next sweep's reading of it and that sweep's end.
+        probe.told("pods", "changes", str(version + 1))
+        assert probe.listed("pods", {"changes": str(version)}) == 0
+    probe.told("pods", "late", "9")  # it came while the sweep was under way
+    assert probe.listed("pods", {"changes": "8"}) == 0
+    for _ in range(3):
+        assert probe.listed("pods", {"changes": "8", "late": "9"}) == 0
+    assert probe.silent_seconds() == {}
+
+
+def test_a_watch_that_is_behind_a_sweep_is_not_dead() -> None:
+    probe = WatchProbe(Clock())
+    probe.listed("pods", {"a": "5"})
+    for told in ("1", "2", "3"):
+        probe.told("pods", "a", told)
+        assert probe.listed("pods", {"a": "5"}) == 0
+    assert probe.listed("pods", {"a": "5"}) == 1  # and then it told nothing more
+
+
 # --- health
 
 
@@ -52,6 +77,7 @@ def health(clock: Clock, **changes: Any) -> Health:
         queue=queue,
         probe=WatchProbe(clock),
         sweep_seconds=60.0,
+        silent_seconds_max=180.0,
         started_at=clock.now,
         task_names=lambda: ["watcher for agentruns.v1alpha1.agentrun.dev@None", "watcher for pods.v1@None"],
     )
@@ -93,3 +119,10 @@ def test_a_store_that_is_away_makes_unready_and_not_dead() -> None:
     clock = Clock()
     made = health(clock, watching=True, swept_at=clock.now)
     assert made.dead() == [] and made.unready() == ["the store cannot be read"]
+
+
+def test_a_sweep_that_is_refused_makes_unready_and_not_dead() -> None:
+    clock = Clock()
+    made = health(clock, watching=True, store_is_up=True, swept_at=clock.now, sweep_problem="pods: HTTP 403")
+    assert made.dead() == []
+    assert made.unready() == ["the last sweep could not be finished: pods: HTTP 403"]

@@ -152,3 +152,13 @@ def test_who_waits_is_woken_by_an_earlier_key() -> None:
         assert await asyncio.wait_for(waiting, 5) == "soon"
 
     asyncio.run(scenario())
+
+
+def test_a_key_is_in_the_queue_until_it_was_looked_at(queue: WorkQueue[str]) -> None:
+    assert "a" not in queue
+    queue.add("a", 5.0)
+    queue.add("b")
+    assert "a" in queue and "b" in queue
+    assert queue.take() == "b" and "b" in queue
+    queue.done("b")
+    assert "b" not in queue

@@ -42,6 +42,24 @@ REFUSALS: dict[str, tuple[tuple[int, str], str, float | None]] = {
         "PolicyDenied",
         60.0,
     ),
+    "an admission policy says no": (
+        answer(
+            422,
+            "pods \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: "
+            "image not signed",
+        ),
+        "PolicyDenied",
+        60.0,
+    ),
+    "a LimitRange says no": (
+        answer(
+            403,
+            'pods "x" is forbidden: maximum memory usage per Container is 1Gi, but limit is 2Gi',
+            "Forbidden",
+        ),
+        "PolicyDenied",
+        60.0,
+    ),
     "the namespace goes": (
         answer(
             403,
