@@ -116,6 +116,10 @@ def error(status: int, message: str, *, code: str | None = None, **headers: str)
     )
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 128
+
+
 class StubModel:
     """The server; a context manager, so that it always stops."""
 
@@ -157,7 +161,7 @@ class StubModel:
             def log_message(self, *args: object) -> None:
                 return
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self._server.block_on_close = False
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)

@@ -64,8 +64,7 @@ def test_a_call_that_may_be_repeated_is(agentrun: Commands, run_id: str, effect:
     with StubTools() as tools:
         ended = killed_in_the_call(agentrun, run_id, tools, effect=effect)
         assert (ended.code, ended.out) == (0, "done\n"), ended
-        # A call that has no effect needs no key, and its request carries none.
-        assert tools.count("/pay", key=f"{run_id}:call-1-0" if effect == "idempotent" else None) == 2
+        assert tools.count("/pay", key=f"{run_id}:call-1-0") == tools.count("/pay") == 2
         assert "paid" in told(agentrun, run_id).content
         assert not any(id_.endswith("!intent") for id_ in records(agentrun.dsn, run_id))
         assert sound(agentrun.dsn, run_id).totals.retries == 1, "the crash alone"
