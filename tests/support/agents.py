@@ -87,10 +87,13 @@ class HookedStore(MemoryStore):
 
 @dataclass(frozen=True, kw_only=True)
 class Crash:
-    """The process is killed at its `append`-th statement (1: its attempt record), before or after it."""
+    """The process is killed at its `append`-th statement (1: its attempt record), before or after it,
+    in its `step`-th step, or after so many seconds; 0: not so."""
 
-    append: int
+    append: int = 0
     after: bool = False
+    step: int = 0
+    seconds: float = 0.0
 
 
 class Bench:
@@ -167,9 +170,14 @@ class Bench:
         assert attempt is not None, "the run has ended"
         process = f"p{attempt}"
         killed: asyncio.Future[None] = self.loop.create_future()
+        self.loop.on_kill = lambda _: killed.done() or killed.set_result(None)
+        if crash is not None and crash.step:
+            self.loop.kill_at[process] = crash.step
+        if crash is not None and crash.seconds:
+            self.loop.call_later(crash.seconds, self.loop.kill, process)
         token = PROCESS.set(process)
         try:
-            task = self.loop.create_task(self._process(process, attempt, crash, killed, during))
+            task = self.loop.create_task(self._process(process, attempt, crash, during))
         finally:
             PROCESS.reset(token)
         await asyncio.wait([task, killed], return_when=asyncio.FIRST_COMPLETED)
@@ -183,7 +191,6 @@ class Bench:
         process: str,
         attempt: int,
         crash: Crash | None,
-        killed: asyncio.Future[None],
         during: During | None,
     ) -> Outcome:
         count = 0
@@ -193,7 +200,6 @@ class Bench:
             count += when == "before"
             if crash is not None and count == crash.append and (when == "after") == crash.after:
                 self.loop.kill(process)
-                killed.set_result(None)
                 await self.loop.create_future()
 
         store = HookedStore(self.database, hook)

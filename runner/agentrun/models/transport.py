@@ -82,10 +82,13 @@ current: ContextVar[Exchange] = ContextVar("exchange")
 
 
 class GuardedClient(httpx2.AsyncClient):
-    """An HTTP client that keeps the rules above. Proxies of the environment are honoured."""
+    """An HTTP client that keeps the rules above. Proxies of the environment are honoured.
 
-    def __init__(self) -> None:
+    `wire`: what carries requests in place of the network; it has to tell `trace` of its steps."""
+
+    def __init__(self, wire: httpx2.AsyncBaseTransport | None = None) -> None:
         super().__init__(
+            transport=wire,
             limits=httpx2.Limits(max_connections=CONNECTIONS_MAX),
             timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT_SECONDS),
             follow_redirects=False,

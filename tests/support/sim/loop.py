@@ -34,6 +34,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.steps = 0
         self.errors: list[dict[str, Any]] = []
         self.kill_at: dict[str, int] = {}
+        self.on_kill: Callable[[str], None] = lambda process: None
         self._time = 1000.0
         self._queues: dict[str, deque[asyncio.Handle]] = {}
         self._timers: list[tuple[float, int, str, asyncio.TimerHandle]] = []
@@ -60,6 +61,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._dead.add(process)
         self._stopped.discard(process)
         self._graveyard.append(self._queues.pop(process, None))
+        self.on_kill(process)
 
     def dead(self, process: str) -> bool:
         return process in self._dead
@@ -124,6 +126,12 @@ class SimLoop(asyncio.AbstractEventLoop):
         process = context.get(PROCESS, "network")
         heapq.heappush(self._timers, (when, next(self._order), process, handle))
         return handle
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        """A thread's work takes no time here."""
+        future = self.create_future()
+        future.set_result(func(*args))
+        return future
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         return None

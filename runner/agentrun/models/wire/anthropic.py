@@ -1,8 +1,9 @@
 """Anthropic's messages.
 
 A turn is a list of blocks, and goes back as that list: thinking with its
-signature, server tools and blocks that are not known yet word for word. Text
-blocks without visible text are left out, for the API refuses them.
+signature, server tools and blocks that are not known yet word for word. What the API gives
+and then refuses is left out: text blocks without visible text, and of a turn that
+was cut a server tool's call whose result never came. No turn ends with thinking.
 """
 
 from __future__ import annotations
@@ -62,24 +63,37 @@ def _read_block(part: pb.Part, block: dict[str, Any], text: str, index: int) -> 
 
 def write(turn: pb.AssistantTurn, ids: Sequence[str], *, own: bool) -> str:
     blocks: list[str] = []
-    bare, place = True, 0
+    open_ended, place = True, 0
+    cut_off = _unanswered(turn) if turn.truncated else ()
     for part in turn.parts:
         kind = part.WhichOneof("part")
         more = parse(part.provider_details) if own and part.provider_details else {}
         if kind == "text" and part.text.text.strip():
             blocks.append(compact({"type": "text", "text": part.text.text, **more}))
-            bare = False
+            open_ended = False
         elif kind == "tool_call":
             blocks.append(_call(part.tool_call, ids[place], more))
-            place, bare = place + 1, False
+            place, open_ended = place + 1, False
         elif kind == "thinking" and own and part.thinking.signature:
             blocks.append(_thinking(part.thinking, more))
-        elif kind == "opaque" and own and part.opaque.provider == "anthropic":
+            open_ended = True
+        elif kind == "opaque" and own and part.opaque.provider == "anthropic" and part not in cut_off:
             blocks.append(part.opaque.json)
-            bare = False
-    if bare:
+            open_ended = False
+    if open_ended:
         blocks.append(compact({"type": "text", "text": NO_ANSWER}))
     return ",".join(blocks)
+
+
+def _unanswered(turn: pb.AssistantTurn) -> list[pb.Part]:
+    """Calls of the provider's own tools that the turn holds no result of."""
+    opaque = [(part, as_dict(parse(part.opaque.json))) for part in turn.parts if part.HasField("opaque")]
+    answered = {as_text(block.get("tool_use_id")) for _, block in opaque}
+    return [
+        part
+        for part, block in opaque
+        if part.opaque.kind.endswith("_tool_use") and as_text(block.get("id")) not in answered
+    ]
 
 
 def _call(call: pb.ToolCallPart, wire_id: str, more: dict[str, Any]) -> str:

@@ -92,7 +92,7 @@ def write(turn: pb.AssistantTurn, ids: Sequence[str], *, own: bool) -> str:
                 more.setdefault(_SIGNATURE, _NO_SIGNATURE)
             parts.append(_call(part.tool_call, ids[place], more))
             place, bare = place + 1, False
-        elif kind == "thinking" and own and part.thinking.text:
+        elif kind == "thinking" and own and (part.thinking.text or more):
             parts.append(compact({"text": part.thinking.text, "thought": True, **more}))
         elif kind == "opaque" and own and part.opaque.provider == "google":
             parts.append(part.opaque.json)

@@ -2,7 +2,8 @@
 
 A turn is a list of items. Reasoning items, and items of the provider's own
 tools, go back as they came; messages and calls keep their item ids, for a
-reasoning item must be followed by the item that it led to.
+reasoning item must be followed by the item that it led to. Where that never
+came, because the turn was cut, a word of ours stands in its place.
 """
 
 from __future__ import annotations
@@ -82,22 +83,23 @@ def _read_message(turn: pb.AssistantTurn, item: dict[str, Any]) -> None:
 
 def write(turn: pb.AssistantTurn, ids: Sequence[str], *, own: bool) -> str:
     items: list[str | dict[str, Any]] = []
-    bare, place = True, 0
+    open_ended, place = True, 0
     for part in turn.parts:
         kind = part.WhichOneof("part")
         more = parse(part.provider_details) if own and part.provider_details else {}
         if kind == "text" and part.text.text.strip():
             _add_message(items, part.text, more, own=own)
-            bare = False
+            open_ended = False
         elif kind == "tool_call":
             items.append(_call(part.tool_call, ids[place], more, own=own))
-            place, bare = place + 1, False
+            place, open_ended = place + 1, False
         elif kind == "thinking" and own and part.provider_details:
             items.append(part.provider_details)
+            open_ended = True
         elif kind == "opaque" and own and part.opaque.provider == "openai-responses":
             items.append(part.opaque.json)
-            bare = False
-    if bare:
+            open_ended = False
+    if open_ended:
         items.append({"role": "assistant", "content": NO_ANSWER})
     return ",".join(item if isinstance(item, str) else compact(item) for item in items)
 

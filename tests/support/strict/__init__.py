@@ -1,0 +1,1 @@
+"""Model providers that know what they said: see `ledger`."""
