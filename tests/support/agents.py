@@ -170,7 +170,12 @@ class Bench:
         assert attempt is not None, "the run has ended"
         process = f"p{attempt}"
         killed: asyncio.Future[None] = self.loop.create_future()
-        self.loop.on_kill = lambda _: killed.done() or killed.set_result(None)
+
+        def on_kill(_process: str) -> None:
+            if not killed.done():
+                killed.set_result(None)
+
+        self.loop.on_kill = on_kill
         if crash is not None and crash.step:
             self.loop.kill_at[process] = crash.step
         if crash is not None and crash.seconds:

@@ -127,7 +127,9 @@ class SimLoop(asyncio.AbstractEventLoop):
         heapq.heappush(self._timers, (when, next(self._order), process, handle))
         return handle
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
         """A thread's work takes no time here."""
         future = self.create_future()
         future.set_result(func(*args))

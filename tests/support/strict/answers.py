@@ -42,12 +42,12 @@ NAMES = ("nope", "bad name!", "", "x" * 80)
 IDS = ("", "call_0", "call_0", "abc", "with space/é", "i" * 300, "turn-3", "call_0_0", "call_1_0")
 """Ids of calls that come twice, not at all, or in a form that providers refuse themselves."""
 
-TEXTS = ("", " ", "\n\n", "Well.", "A text with \"quotes\", a \\ and é 😀 \u2028.", "  spaces around  ")
+TEXTS = ("", " ", "\n\n", "Well.", 'A text with "quotes", a \\ and é 😀 \u2028.', "  spaces around  ")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A piece of an answer. Of a call: `text` has the arguments. Of a server's tool: `id` pairs both halves."""
+    """A piece of an answer. Of a call: `text` has the arguments. A server's tool: `id` pairs both halves."""
 
     kind: Kind
     text: str = ""
@@ -146,7 +146,7 @@ class Author:
             if self.style.redacted and self.rng.random() < 0.3:
                 thoughts.append(Part(kind="redacted", signature=f"cmVkYWN0ZWQ{self._count}+/=="))
             else:
-                text = self.rng.choice(["", " ", "Hm: é \u2028 \"so\".\n", "I think."])
+                text = self.rng.choice(["", " ", 'Hm: é \u2028 "so".\n', "I think."])
                 thoughts.append(Part(kind="thinking", text=text, signature=f"U2lnbmF0dXJl{self._count}+/=="))
         return thoughts
 
@@ -189,7 +189,7 @@ class Author:
         if self.style.free_arguments and rng.random() < 0.1:
             arguments = rng.choice(BROKEN)
         elif name in agents:
-            arguments = '{"task": "Task %d."}' % self._count if rng.random() < 0.95 else '{"task": 7}'
+            arguments = f'{{"task": "Task {self._count}."}}' if rng.random() < 0.95 else '{"task": 7}'
         else:
             arguments = self._arguments()
         return Part(kind="call", name=name, text=arguments, id=wire_id)
@@ -199,7 +199,9 @@ class Author:
         how = rng.choice(["ok"] * 8 + ["empty", "error", "raise", "busy", "unreachable", "slow", "hang"])
         seconds = round(rng.choice([0.0, 0.05, 0.4, 2.0]) * rng.random(), 3)
         item = rng.choice(ITEMS) if rng.random() < 0.4 else f'"{self._count}"'
-        written = '{"item":%s,"how":"%s","seconds":%s}' % (item, how, seconds)
+        written = f'{{"item":{item},"how":"{how}","seconds":{seconds}}}'
         if rng.random() < 0.1:
-            written = '{ "how" : "%s",\n "item": %s, "seconds": %s }' % (how, item, seconds)
-        return written if rng.random() < 0.95 else rng.choice(['{"wrong": 1}', "{}", '{"item": 1, "item": 2}'])
+            written = f'{{ "how" : "{how}",\n "item": {item}, "seconds": {seconds} }}'
+        return (
+            written if rng.random() < 0.95 else rng.choice(['{"wrong": 1}', "{}", '{"item": 1, "item": 2}'])
+        )

@@ -66,9 +66,8 @@ class Anthropic:
                 yield "text content blocks must contain non-whitespace text"
             if block.get("type") == "tool_use" and not isinstance(block.get("input"), Obj):
                 yield f"input should be a valid dictionary: {dump(block)}"
-            if block.get("type") == "tool_result":
-                if not _result_text(block).strip():
-                    yield f"an empty result: {dump(block)}"
+            if block.get("type") == "tool_result" and not _result_text(block).strip():
+                yield f"an empty result: {dump(block)}"
 
     def _pairs(self, messages: list[Any]) -> Iterator[str]:
         waiting: list[str] = []
@@ -170,7 +169,9 @@ def _written(part: Part) -> str:
         query = f'{{"query": {part.text} , "query": 1.50}}'
         return f'{{"type":"{_SERVER}","id":"{part.id}","name":"web_search","input":{query}}}'
     if part.kind == "server_result":
-        found = f'[{{"type":"web_search_result", "encrypted_content":"RWs+/==","page_age":null,"n":{part.text}}}]'
+        found = (
+            f'[{{"type":"web_search_result", "encrypted_content":"RWs+/==","page_age":null,"n":{part.text}}}]'
+        )
         return f'{{ "tool_use_id":"{part.id}","type":"{_RESULT}","content":{found},"caller":{{}} }}'
     return f'{{"type":"tool_use","id":{quote(part.id)},"name":{quote(part.name)},"input":{part.text}}}'
 

@@ -131,7 +131,9 @@ class Chat:
         if len(made) != len(calls):
             yield f"{len(calls)} calls were made, and {len(made)} came back"
         functions = [call.get("function") or Obj([]) for call in made]
-        yield from ids.names(calls, [(c.get("id"), f.get("name")) for c, f in zip(made, functions, strict=True)])
+        yield from ids.names(
+            calls, [(c.get("id"), f.get("name")) for c, f in zip(made, functions, strict=True)]
+        )
         for call, function in zip(calls, functions, strict=False):
             if problem := ids.arguments_text(call, function.get("arguments")):
                 yield problem

@@ -85,7 +85,13 @@ def _agent(rng: random.Random, provider: str, name: str, agents: tuple[str, ...]
 
 def _tool(name: str, effect: str, **more: Any) -> dict[str, Any]:
     entrypoint = f"tests.support.strict.tools:{name}"
-    return {"name": name, "python": {"entrypoint": entrypoint}, "effect": effect, "timeoutSeconds": 20, **more}
+    return {
+        "name": name,
+        "python": {"entrypoint": entrypoint},
+        "effect": effect,
+        "timeoutSeconds": 20,
+        **more,
+    }
 
 
 class StrictBench(AgentBench):
@@ -142,7 +148,9 @@ class History:
         if draw < 0.65:
             return Crash(seconds=rng.random() * rng.choice([0.1, 2.0, 20.0])), None
         if draw < 0.9:
-            return None, self._drain(rng.random() * rng.choice([0.1, 2.0, 20.0]), rng.choice([0.0, 0.5, 30.0]))
+            return None, self._drain(
+                rng.random() * rng.choice([0.1, 2.0, 20.0]), rng.choice([0.0, 0.5, 30.0])
+            )
         if draw < 0.93:
             self.cancelled = True
             return None, self._cancel(rng.random() * 5, at_once=rng.random() < 0.5)

@@ -43,7 +43,9 @@ def arguments_text(call: Part, sent: Any) -> str:
         return f"the arguments are no string: {sent!r}"
     try:
         if isinstance(parse(call.text), Obj):
-            return "" if sent.strip() == call.text.strip() else f"the arguments were {call.text} and are {sent}"
+            return (
+                "" if sent.strip() == call.text.strip() else f"the arguments were {call.text} and are {sent}"
+            )
     except ValueError:
         pass
     try:

@@ -136,7 +136,8 @@ class Ledger:
     ) -> Iterator[str]:
         if list(head) != list(led.head) or head != led.head:
             changed = [key for key in {**head, **led.head} if head.get(key) != led.head.get(key)]
-            yield f"{changed or 'the order of keys'} changed: {[(led.head.get(k), head.get(k)) for k in changed]}"
+            values = [(led.head.get(key), head.get(key)) for key in changed]
+            yield f"{changed or 'the order of keys'} changed: {values}"
         length = len(led.messages)
         if written[:length] != led.messages:
             if len(written) < length and led.messages[: len(written)] == written:

@@ -107,7 +107,9 @@ class Responses:
 
     def follows(self, given: Given, rest: list[Any]) -> Iterator[str]:
         wanted = parse(dump(given.wire).replace("@", given.id))
-        wanted = [item for item in wanted if item["type"] != "message" or any(t.strip() for t in _texts(item))]
+        wanted = [
+            item for item in wanted if item["type"] != "message" or any(t.strip() for t in _texts(item))
+        ]
         sent = list(rest)
         for item in wanted:
             back = sent.pop(0) if sent else Obj([])
@@ -136,7 +138,9 @@ def _written(part: Part, count: list[int]) -> str:
     if part.kind == "text":
         note = f'{{"type":"url_citation","url":"http://a.test/{count[0]}","start_index":1}}'
         annotations = f"[{note}]" if part.text.startswith("A") else "[]"
-        content = f'{{"type":"output_text","text":{quote(part.text)},"annotations":{annotations},"logprobs":[]}}'
+        content = (
+            f'{{"type":"output_text","text":{quote(part.text)},"annotations":{annotations},"logprobs":[]}}'
+        )
         return (
             f'{{"type":"message","id":"msg_{number}","role":"assistant","status":"completed",'
             f'"content":[{content}]}}'

@@ -194,6 +194,28 @@ class TestVerbatim:
 
         assert asyncio.run(main())[1:] == [{"role": "assistant", "content": content}]
 
+    def test_what_anthropic_gives_and_refuses_is_left_out_of_a_turn_that_was_cut(self) -> None:
+        search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
+        found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+        cut_off = {"type": "server_tool_use", "id": "s2", "name": "web_search", "input": {"q": "h"}}
+        thought = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
+        reply = {"content": [search, found, cut_off, thought], "stop_reason": "max_tokens"}
+        messages = again("anthropic", reply)
+        assert messages[1]["content"] == [search, found, thought, {"type": "text", "text": "(no answer)"}]
+
+    def test_reasoning_that_led_to_nothing_has_an_item_behind_it(self) -> None:
+        said = {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "So:"}]}
+        thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "enc=="}
+        why = {"reason": "max_output_tokens"}
+        reply = {"status": "incomplete", "incomplete_details": why, "output": [said, thought]}
+        messages = again("openai-responses", reply)
+        assert messages[2:4] == [thought, {"role": "assistant", "content": "(no answer)"}]
+
+    def test_a_thought_of_google_that_is_a_signature_alone(self) -> None:
+        parts = [{"text": "", "thought": True, "thoughtSignature": "c2ln"}, {"text": "a"}]
+        reply = {"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}
+        assert again("google", reply)[1] == {"role": "model", "parts": parts}
+
     def test_google(self) -> None:
         parts = [
             {"text": "hm", "thought": True},
