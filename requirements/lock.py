@@ -23,7 +23,15 @@ FILES = {
     "uv.txt": ["-", "--constraint", "requirements/dev.txt"],
     # Of the images: what is in them was under test.
     "build.txt": ["--group", "build", "--constraint", "requirements/dev.txt"],
-    "runner.txt": ["pyproject.toml", "--extra", "models", "--constraint", "requirements/dev.txt"],
+    "runner.txt": [
+        "pyproject.toml",
+        "--extra",
+        "models",
+        "--extra",
+        "mcp",
+        "--constraint",
+        "requirements/dev.txt",
+    ],
     "operator.txt": ["pyproject.toml", "--extra", "operator", "--constraint", "requirements/dev.txt"],
 }
 

@@ -15,6 +15,9 @@ from agentrun_operator.pods import EXIT_CANNOT_START, EXIT_FENCED, EXIT_PAUSED, 
 UNKNOWN = "ContainerStatusUnknown"
 NEVER_STARTED = "NeverStarted"
 FENCED = "Fenced"
+TOOL_SERVER_UNAVAILABLE = "ToolServerUnavailable"
+"""The runner has parked the run: nobody need say when it may go on, for it is tried again."""
+
 DRAINED = frozenset({"Terminated", "StoreUnavailable"})
 """Reasons with which a runner that was taken away closes its attempt as paused."""
 

@@ -20,7 +20,14 @@ from agentrun_operator.endings import DRAINED, split_note
 from agentrun_operator.facts import Observation, generation_at_start
 from agentrun_operator.pods import Pod
 from agentrun_operator.settings import Settings
-from agentrun_operator.waits import before_next, completion_deadline_in, is_disruption, lost_in, soonest
+from agentrun_operator.waits import (
+    before_next,
+    completion_deadline_in,
+    is_disruption,
+    lost_in,
+    soonest,
+    waits_for_a_server,
+)
 
 STRAY_SHOWN_MAX = 3
 """Ids of annotations that fit no call, in a message."""
@@ -97,9 +104,9 @@ def _next(o: Observation, settings: Settings) -> Step:
         return replace(used_up, requeue=soonest(deadline))
     if levels.suspend:
         return Step(phase=Phase.PAUSED, reason="Suspended", requeue=soonest(deadline))
-    if row is not None and (parked := _parked(o, row)) is not None:
-        return replace(parked, requeue=soonest(deadline))
     wait = before_next(o, settings.times)
+    if row is not None and (parked := _parked(o, row, wait)) is not None:
+        return replace(parked, requeue=soonest(wait if waits_for_a_server(row) else None, deadline))
     if wait > 0 and row is not None:
         return replace(_backing_off(o, row), requeue=soonest(wait, deadline))
     return Step(actions=(StartAttempt(expected=run.attempt),), again=True)
@@ -130,8 +137,8 @@ def _failures_used_up(o: Observation) -> Step | None:
     return Step(phase=Phase.PAUSED, reason=BUDGET_EXCEEDED, message=message, over_budget=True)
 
 
-def _parked(o: Observation, row: AttemptRow) -> Step | None:
-    """The run waits for somebody; None: it may go on."""
+def _parked(o: Observation, row: AttemptRow, wait: float) -> Step | None:
+    """The run waits for somebody, or `wait` seconds for a tool server; None: it may go on."""
     assert o.object is not None
     if row.outcome is not AttemptOutcome.PAUSED:
         return None
@@ -143,7 +150,7 @@ def _parked(o: Observation, row: AttemptRow) -> Step | None:
         if _has_room(o, row, message):
             return None
         return Step(phase=Phase.PAUSED, reason=reason, message=message, over_budget=True)
-    if o.input_waits:
+    if o.input_waits or (waits_for_a_server(row) and wait <= 0):
         return None
     if reason in WAITING_REASONS and (stray := unanswered(o.object.said, o.answers)):
         names = ", ".join(said.id for said in stray[:STRAY_SHOWN_MAX])

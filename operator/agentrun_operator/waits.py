@@ -6,10 +6,16 @@ never punished for what happened long ago, and no wait grows over its bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from agentrun.log.store import AttemptOutcome, AttemptRow
-from agentrun_operator.endings import DRAINED, FENCED, NEVER_STARTED, split_note
+from agentrun_operator.endings import (
+    DRAINED,
+    FENCED,
+    NEVER_STARTED,
+    TOOL_SERVER_UNAVAILABLE,
+    split_note,
+)
 from agentrun_operator.facts import Observation
 from agentrun_operator.refusals import QUOTA
 from agentrun_operator.settings import Times
@@ -29,6 +35,11 @@ def is_disruption(row: AttemptRow) -> bool:
     return row.outcome is AttemptOutcome.PAUSED and row.claimed and reason in DRAINED
 
 
+def waits_for_a_server(row: AttemptRow) -> bool:
+    """The attempt has parked the run, for a tool server was away."""
+    return row.outcome is AttemptOutcome.PAUSED and split_note(row.reason)[0] == TOOL_SERVER_UNAVAILABLE
+
+
 def disruptions(rows: Iterable[AttemptRow]) -> int:
     """How many of the attempts were taken away."""
     return sum(map(is_disruption, rows))
@@ -44,13 +55,15 @@ def before_next(o: Observation, times: Times) -> float:
 
 def _delay(rows: list[AttemptRow], last: AttemptRow, times: Times) -> float:
     if last.outcome is AttemptOutcome.CRASHED:
-        return _doubled(times.failure_backoff, _tail(rows, crashed=True), times)
+        return _doubled(times.failure_backoff, _tail(rows, _is_crash), times)
     reason = split_note(last.reason)[0]
     if reason == "StoreUnavailable":
         return times.failure_backoff
+    if waits_for_a_server(last):
+        return _doubled(times.failure_backoff, _tail(rows, waits_for_a_server), times)
     if not is_disruption(last):
         return 0.0
-    count = _tail(rows, crashed=False)
+    count = _tail(rows, is_disruption)
     if reason == FENCED:
         return _doubled(times.fenced_backoff, count, times)
     return _doubled(times.fenced_backoff, count - DISRUPTIONS_FREE, times)
@@ -62,12 +75,15 @@ def _doubled(first: float, count: int, times: Times) -> float:
     return float(min(times.backoff_max, first * 2.0 ** min(count - 1, 30)))
 
 
-def _tail(rows: list[AttemptRow], *, crashed: bool) -> int:
+def _is_crash(row: AttemptRow) -> bool:
+    return row.outcome is AttemptOutcome.CRASHED
+
+
+def _tail(rows: list[AttemptRow], of_kind: Callable[[AttemptRow], bool]) -> int:
     """How many attempts at the end went the same way, without one that lived long."""
     count = 0
     for row in reversed(rows):
-        same = row.outcome is AttemptOutcome.CRASHED if crashed else is_disruption(row)
-        if not same:
+        if not of_kind(row):
             break
         count += 1
         if row.started_at and row.ended_at and (row.ended_at - row.started_at).total_seconds() > LONG_SECONDS:

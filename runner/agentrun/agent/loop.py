@@ -22,7 +22,7 @@ from agentrun.agent.approval import Consent, consent
 from agentrun.agent.ask import AgentModel, ask, usage_of
 from agentrun.agent.compaction import Compaction, Job, may_follow
 from agentrun.agent.conversation import Conversation, calls_of, text_of
-from agentrun.agent.servers import Offered, ServerEntry, list_steps, list_tools, offered
+from agentrun.agent.servers import Offered, ServerEntry, list_steps, list_tools, offered, require_choices
 from agentrun.agent.steps import (
     LOOP_WINDOW_TURNS,
     OUTPUT_INVALID,
@@ -143,6 +143,7 @@ class AgentLoop:
         scope = self._scope(node)
         number = _number(node)
         tools = self._definitions(scope.agent, await scope.toolbox(node))
+        require_choices(scope.agent.models, [tool.name for tool in tools])
         recent = await self._recent(node, scope, number - 1)
         job = Job(
             base=ModelRequest(

@@ -6,6 +6,7 @@ that what cannot start says so at once (exit code 2).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from agentrun.agent.answers import AnswerSchema, BadSchema
 from agentrun.agent.ask import AgentModel
 from agentrun.agent.loop import Agent, AgentLoop
+from agentrun.agent.servers import ServerEntry
 from agentrun.agent.toolbox import Toolbox
 from agentrun.agent.window import Window
 from agentrun.graph.types import NodeKind, Spawned
@@ -21,8 +23,11 @@ from agentrun.models.base import ModelSetupError
 from agentrun.spec import AgentRunSpec, AgentSpec, HttpArguments, HttpTool, SecretSource, ToolSpec
 from agentrun.spec.approval import ApprovalRule
 from agentrun.spec.errors import Path
+from agentrun.spec.mcp import McpServer as McpSpec
 from agentrun.spec.model import FallbackModel
 from agentrun.tools import Effect, HttpEndpoint, HttpSession, OnUnknown, Tool, ToolSetupError, build_tool
+from agentrun.tools.base import ToolServer
+from agentrun.tools.mcp import McpCommand, McpEndpoint, McpServer
 
 Secrets = Mapping[tuple[str, str], str]
 """(name, key) of a Secret → its value."""
@@ -42,13 +47,18 @@ class Program:
     budget: Mapping[str, Any]
     models: list[Model] = field(default_factory=list)
     tools: list[Tool] = field(default_factory=list)
+    servers: list[ToolServer] = field(default_factory=list)
 
     async def close(self) -> None:
-        """Closes the connections of models and tools."""
-        for model in self.models:
-            await model.close()
-        for tool in self.tools:
-            await tool.close()
+        """Closes the connections of models and tools. Servers, which may be slow to go, side by side."""
+        closing = [asyncio.ensure_future(server.close()) for server in self.servers]
+        try:
+            for model in self.models:
+                await model.close()
+            for tool in self.tools:
+                await tool.close()
+        finally:
+            await asyncio.gather(*closing, return_exceptions=True)
 
 
 def prepare(spec: AgentRunSpec, secrets: Secrets) -> Program:
@@ -71,6 +81,7 @@ def prepare(spec: AgentRunSpec, secrets: Secrets) -> Program:
         budget=spec.budget.model_dump(mode="json", by_alias=True, exclude_none=True),
         models=builder.models,
         tools=builder.tools,
+        servers=builder.servers,
     )
 
 
@@ -78,6 +89,7 @@ class _Builder:
     def __init__(self, secrets: Secrets) -> None:
         self.models: list[Model] = []
         self.tools: list[Tool] = []
+        self.servers: list[ToolServer] = []
         self._secrets = secrets
         self._session = HttpSession()
 
@@ -85,11 +97,14 @@ class _Builder:
         tools: dict[str, Tool] = {}
         agents: dict[str, str] = {}
         approvals: dict[str, ApprovalRule] = {}
+        servers: list[ServerEntry] = []
         for index, tool in enumerate(spec.tools):
             if tool.agent is not None:
                 agents[tool.tool_name] = tool.agent
                 if tool.require_approval is not None:
                     approvals[tool.tool_name] = tool.require_approval
+            elif tool.mcp is not None:
+                servers.append(self._server(tool, tool.mcp, f"{path}.tools[{index}]"))
             else:
                 tools[tool.tool_name] = self._tool(tool, f"{path}.tools[{index}]")
         answer = _answer(spec, path)
@@ -100,6 +115,7 @@ class _Builder:
             models=[self._model(model, f"{path}.{_dotted(where)}") for where, model in spec.models()],
             toolbox=Toolbox(tools),
             agents=agents,
+            servers=servers,
             approvals=approvals,
             description=description,
             shown_bytes=spec.context.result_bytes,
@@ -141,7 +157,7 @@ class _Builder:
                 session=self._session,
                 description=spec.description or "",
                 parameters=spec.parameters,
-                effect=Effect(spec.effect.value),
+                effect=Effect(spec.effect.value) if spec.effect else Effect.UNSAFE,
                 on_unknown=OnUnknown(spec.on_unknown.value),
                 timeout_seconds=spec.timeout_seconds,
                 approval=spec.require_approval,
@@ -150,6 +166,36 @@ class _Builder:
             raise SetupError(f"{path}: {error}") from error
         self.tools.append(tool)
         return tool
+
+    def _server(self, spec: ToolSpec, mcp: McpSpec, path: str) -> ServerEntry:
+        pairs = [(header.name, header.value, header.value_from) for header in mcp.headers]
+        pairs += [(variable.name, variable.value, variable.value_from) for variable in mcp.env]
+        values = {name: value or self._secret(source) or "" for name, value, source in pairs}
+        where: McpEndpoint | McpCommand
+        if mcp.url is not None:
+            where = McpEndpoint(url=mcp.url, headers=values)
+        else:
+            where = McpCommand(command=mcp.command or (), env=values)
+        try:
+            server = McpServer(
+                where,
+                start_timeout_seconds=mcp.start_timeout_seconds,
+                secrets=[values[name] for name, _, source in pairs if source is not None],
+            )
+        except ToolSetupError as error:
+            raise SetupError(f"{path}.mcp: {error}") from error
+        self.servers.append(server)
+        return ServerEntry(
+            name=spec.tool_name,
+            server=server,
+            optional=mcp.optional,
+            allow=mcp.allow,
+            deny=mcp.deny,
+            effect=Effect(spec.effect.value) if spec.effect else None,
+            on_unknown=OnUnknown(spec.on_unknown.value),
+            timeout_seconds=spec.timeout_seconds,
+            approval=spec.require_approval,
+        )
 
     def _endpoint(self, spec: HttpTool) -> HttpEndpoint:
         headers = {}

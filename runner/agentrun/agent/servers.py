@@ -13,10 +13,12 @@ import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from agentrun.agent.ask import AgentModel
 from agentrun.graph.types import NodeContext, NodeError, NodeResult, Spawned
 from agentrun.log.text import safe_text
 from agentrun.models.base import ToolDefinition
 from agentrun.proto import transcript_pb2 as pb
+from agentrun.spec.agent import TOOL_CHOICES
 from agentrun.spec.approval import ApprovalRule
 from agentrun.tools import Effect, OnUnknown, Tool, ToolCall, ToolOutput
 from agentrun.tools.base import ServerTool, ToolServer, ToolServerUnavailable
@@ -97,6 +99,16 @@ async def offered(entries: Sequence[ServerEntry], taken: Collection[str], node: 
             tools[name] = _ServedTool(entry, tool, name)
     away = [name for name, found in lists.items() if found.unavailable]
     return Offered(tools=tools, note="".join(_notes(away)))
+
+
+def require_choices(models: Sequence[AgentModel], names: Collection[str]) -> None:
+    """NodeError where a model is told to call a tool that no server has offered: its provider would
+    refuse every request."""
+    for model in models:
+        choice = model.settings.get("toolChoice")
+        if choice is not None and choice not in TOOL_CHOICES and choice not in names:
+            message = f"settings.toolChoice: there is no tool named {choice!r}"
+            raise NodeError("ToolNotFound", message, retryable=False)
 
 
 def _notes(away: Sequence[str]) -> Iterator[str]:

@@ -16,7 +16,9 @@ from agentrun.spec.definition import (
     same_definition,
 )
 from agentrun.spec.errors import ManifestError, Problem
+from agentrun.spec.header import HttpHeader
 from agentrun.spec.manifest import load_manifest, parse_object
+from agentrun.spec.mcp import EnvVar, McpServer
 from agentrun.spec.metadata import ObjectMeta, PodMetadata, PodTemplate
 from agentrun.spec.model import PROVIDERS, FallbackModel, ModelSettings, ModelSpec
 from agentrun.spec.run import (
@@ -40,7 +42,7 @@ from agentrun.spec.script import (
 )
 from agentrun.spec.secrets import resolve_secrets, secret_env_name, secret_refs
 from agentrun.spec.texts import CONFIG_DIR_VARIABLE, resolve_texts
-from agentrun.spec.tools import Effect, HttpArguments, HttpHeader, HttpTool, OnUnknown, PythonTool, ToolSpec
+from agentrun.spec.tools import Effect, HttpArguments, HttpTool, OnUnknown, PythonTool, ToolSpec
 
 __all__ = [
     "API_VERSION",
@@ -57,6 +59,7 @@ __all__ = [
     "ConfigMapKeyRef",
     "ContextSpec",
     "Effect",
+    "EnvVar",
     "FallbackModel",
     "FinishReason",
     "HttpArguments",
@@ -64,6 +67,7 @@ __all__ = [
     "HttpTool",
     "ManifestError",
     "ManifestModel",
+    "McpServer",
     "ModelSettings",
     "ModelSpec",
     "ObjectMeta",

@@ -68,6 +68,8 @@ class AgentSpec(ManifestModel):
                 yield ("tools", index, field), f"'{tool.tool_name}' is already the name of tools[{first}]"
 
     def _unknown_tool_choices(self) -> Iterator[tuple[Path, str]]:
+        if any(tool.is_server for tool in self.tools):
+            return  # what their tools are called is not known yet
         names = {tool.tool_name for tool in self.tools} | ({READ_RESULT} if self.tools else set())
         for path, model in self.models():
             choice = model.settings.tool_choice

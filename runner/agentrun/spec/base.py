@@ -34,6 +34,7 @@ REFERENCE_KEY = r"^[-._a-zA-Z0-9]+$"
 ENTRYPOINT = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
 HEADER_NAME = r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"
 ARGUMENT = r"^[^.\s]+(\.[^.\s]+)*$"
+VARIABLE_NAME = r"^[A-Za-z_][A-Za-z0-9_]*$"
 UUID_TEXT = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"
 
 PATTERN_RULES: Mapping[str, str] = {
@@ -44,6 +45,7 @@ PATTERN_RULES: Mapping[str, str] = {
     ENTRYPOINT: "must be a Python function as package.module:function",
     HEADER_NAME: "must be the name of an HTTP header",
     ARGUMENT: "must be an argument's name, with dots for what is inside it, such as order.amount",
+    VARIABLE_NAME: "must be letters, digits and '_', and begin with a letter or '_'",
     UUID_TEXT: "must be a UUID such as 0b0e6a52-6f0f-4a8e-9f53-0b7c5a3f5e11",
 }
 """What a pattern asks for, in words."""

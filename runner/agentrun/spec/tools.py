@@ -8,27 +8,27 @@ entry says otherwise. Further kinds become further optional fields.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from agentrun.spec.approval import ApprovalRule
 from agentrun.spec.base import (
-    HEADER_NAME,
-    VALUE_CHARACTERS_MAX,
     Description,
     Entrypoint,
     Int,
     ManifestModel,
     ObjectSchema,
-    SecretSource,
-    Str,
     ToolName,
     Url,
 )
 from agentrun.spec.errors import Path, RuleError
+from agentrun.spec.header import HttpHeader
+from agentrun.spec.mcp import McpServer
 
-TOOL_KINDS = ("python", "http", "agent")
+TOOL_KINDS = ("python", "http", "agent", "mcp")
+SERVER_KINDS = ("mcp",)
+"""Those whose entry gives many tools."""
 
 
 class Effect(StrEnum):
@@ -60,30 +60,6 @@ class PythonTool(ManifestModel):
     entrypoint: Entrypoint = Field(description="The function, as package.module:function.")
 
 
-def _check_header_value(value: str) -> str:
-    if any(ord(c) < 32 or ord(c) == 127 for c in value.replace("\t", " ")):
-        raise ValueError("must be one line without control characters")
-    return value
-
-
-class HttpHeader(ManifestModel):
-    """One header of each request: a plain value, or one from a Secret."""
-
-    name: Annotated[Str, Field(min_length=1, max_length=256, pattern=HEADER_NAME)] = Field(
-        description="Name of the header."
-    )
-    value: (
-        Annotated[Str, Field(max_length=VALUE_CHARACTERS_MAX), AfterValidator(_check_header_value)] | None
-    ) = Field(default=None, description="Value, for what is no secret.")
-    value_from: SecretSource | None = Field(default=None, description="The Secret that holds the value.")
-
-    @model_validator(mode="after")
-    def _one_value(self) -> HttpHeader:
-        if (self.value is None) == (self.value_from is None):
-            raise ValueError("must have exactly one of value and valueFrom")
-        return self
-
-
 class HttpTool(ManifestModel):
     """An HTTP endpoint: one request a call."""
 
@@ -107,11 +83,12 @@ class HttpTool(ManifestModel):
 
 
 class ToolSpec(ManifestModel):
-    """One tool. Exactly one of python, http and agent says of what kind it is."""
+    """One tool, or the tools of one server. Exactly one of python, http, agent and mcp says of what kind."""
 
     name: ToolName | None = Field(
         default=None,
-        description="What the model calls it. Needed, but for a sub-agent, whose own name is the default.",
+        description="What the model calls it; of an MCP server, what we call the server. Needed, but for a "
+        "sub-agent, whose own name is the default.",
     )
     description: Description | None = Field(
         default=None,
@@ -121,14 +98,16 @@ class ToolSpec(ManifestModel):
     python: PythonTool | None = Field(default=None, description="A Python function of the runner's image.")
     http: HttpTool | None = Field(default=None, description="An HTTP endpoint.")
     agent: ToolName | None = Field(default=None, description="Name of a sub-agent in spec.agents.")
+    mcp: McpServer | None = Field(default=None, description="An MCP server, which gives all of its tools.")
     parameters: ObjectSchema | None = Field(
         default=None,
         description="JSON schema (type object) of the arguments. Needed for http; for python it defaults to "
         "the function's signature; a sub-agent has none.",
     )
-    effect: Effect = Field(
-        default=Effect.UNSAFE,
-        description="read_only and idempotent calls may be repeated, unsafe ones not. Default unsafe.",
+    effect: Effect | None = Field(
+        default=None,
+        description="read_only and idempotent calls may be repeated, unsafe ones not. Default unsafe; for an "
+        "MCP server what it says of each of its tools, and unsafe where it says nothing.",
     )
     on_unknown: OnUnknown = Field(
         default=OnUnknown.REPORT,
@@ -147,10 +126,25 @@ class ToolSpec(ManifestModel):
         "budget bounds it.",
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _unsafe_is_the_default(cls, data: Any) -> Any:
+        # Stored definitions leave defaults out, and this was one: written or not, it is the same.
+        if not isinstance(data, dict) or data.get("effect") != Effect.UNSAFE:
+            return data
+        if all(data.get(kind) is None for kind in (*SERVER_KINDS, "agent")):
+            return {key: value for key, value in data.items() if key != "effect"}
+        return data
+
     @property
     def tool_name(self) -> str:
-        """The name that the model sees: its own, or the sub-agent's."""
+        """The name that the model sees: its own, or the sub-agent's; of a server its own, for us."""
         return self.name or self.agent or ""
+
+    @property
+    def is_server(self) -> bool:
+        """The entry gives many tools."""
+        return any(getattr(self, kind) is not None for kind in SERVER_KINDS)
 
     @model_validator(mode="after")
     def _one_kind(self) -> ToolSpec:
@@ -171,9 +165,22 @@ class ToolSpec(ManifestModel):
                 for field, alias in meaningless.items()
                 if field in self.model_fields_set
             ]
+        if kind in SERVER_KINDS:
+            return self._server_problems()
         needed = ("name",) if kind == "python" else ("name", "description", "parameters")
         return [
             ((field,), f"is required for a tool of kind {kind}")
             for field in needed
             if not getattr(self, field)
         ]
+
+    def _server_problems(self) -> list[tuple[Path, str]]:
+        found: list[tuple[Path, str]] = []
+        if not self.name:
+            found.append((("name",), "is required for a server: a name for it"))
+        found += [
+            ((field,), "has no meaning for a server, which describes its tools itself; remove it")
+            for field in ("description", "parameters")
+            if getattr(self, field) is not None
+        ]
+        return found

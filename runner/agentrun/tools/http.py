@@ -16,7 +16,7 @@ httpx2 is imported with the first call: importing this module must stay cheap.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,6 +25,7 @@ from agentrun.models.base import ToolDefinition
 from agentrun.tools.arguments import parse_arguments
 from agentrun.tools.base import Effect, OnUnknown, ToolCall, ToolError, ToolOutput
 from agentrun.tools.errors import ArgumentsError, ToolSetupError
+from agentrun.tools.gate import Gate
 from agentrun.tools.response import read_response
 from agentrun.tools.results import cut_text, render_error
 from agentrun.tools.url import UrlTemplate
@@ -102,7 +103,7 @@ class HttpTool:
         self._url = UrlTemplate.parse(endpoint.url)
         default = "query" if self._method in ("GET", "DELETE") else "body"
         self._in_query = (endpoint.arguments or default) == "query"
-        self._headers = _checked_headers(endpoint.headers)
+        self._headers = checked_headers(endpoint.headers)
         self._session = session
         self.definition = ToolDefinition(
             name=name, description=description, parameters=parameters or _parameters(self._url.names)
@@ -121,7 +122,7 @@ class HttpTool:
             return ToolOutput(content=cut_text(f"Invalid arguments: {error}"), is_error=True)
         body = None if self._in_query else _json_body(call.arguments)
         client = self._session.client()
-        gate = _Gate(call.before_send)
+        gate = Gate(call.before_send)
         try:
             async with asyncio.timeout(self.timeout_seconds) as deadline:
                 gate.deadline = deadline
@@ -154,7 +155,7 @@ class HttpTool:
         return headers
 
     async def _exchange(
-        self, client: httpx2.AsyncClient, url: str, body: bytes | None, headers: dict[str, str], gate: _Gate
+        self, client: httpx2.AsyncClient, url: str, body: bytes | None, headers: dict[str, str], gate: Gate
     ) -> tuple[int, dict[str, str], bytes, bool]:
         import httpx2
 
@@ -181,39 +182,9 @@ class HttpTool:
             raise self._error(reason, error, gate, retryable=True) from error
         raise ToolError("TooManyRedirects", f"{self._what}: more than {REDIRECTS_MAX}", retryable=False)
 
-    def _error(self, reason: str, error: Exception, gate: _Gate, *, retryable: bool) -> ToolError:
+    def _error(self, reason: str, error: Exception, gate: Gate, *, retryable: bool) -> ToolError:
         message = cut_text(f"{self._what}: {render_error(error)}", bytes_max=600)
         return ToolError(reason, message, retryable=retryable, started=gate.passed)
-
-
-class _Gate:
-    """Stands between a connection that is ready and the first byte of the request.
-
-    The client tells each step of its own through `trace`; a transport around it would
-    stand before the connect, which may take seconds, and could not tell a request
-    that was sent from one that was not.
-    """
-
-    def __init__(self, before_send: Callable[[], Awaitable[None]]) -> None:
-        self._before_send = before_send
-        self.deadline: asyncio.Timeout | None = None
-        self.passed = False
-
-    @property
-    def expired(self) -> bool:
-        return self.deadline is not None and self.deadline.expired()
-
-    async def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        # Through a proxy, the CONNECT comes by here too; it has no effect on the tool.
-        if not event.endswith(".send_request_headers.started") or info["request"].method == b"CONNECT":
-            return
-        assert self.deadline is not None
-        when, loop = self.deadline.when(), asyncio.get_running_loop()
-        asked = loop.time()
-        self.deadline.reschedule(None)
-        await self._before_send()
-        self.deadline.reschedule(None if when is None else when + loop.time() - asked)
-        self.passed = True
 
 
 def _open_client() -> httpx2.AsyncClient:
@@ -260,7 +231,7 @@ def _lower(headers: httpx2.Headers) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
 
 
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def checked_headers(headers: Mapping[str, str]) -> dict[str, str]:
     """Lower-case names; a value loses white space around it, such as a secret's last newline."""
     checked = {}
     for name, value in headers.items():

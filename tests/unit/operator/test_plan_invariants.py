@@ -28,6 +28,7 @@ REASONS = [
     "OOMKilled",
     "NeverStarted",
     "StoreUnavailable",
+    "ToolServerUnavailable",
     "CorruptLog: a hole",
     "ApprovalRequired",
     "CannotStart: no",

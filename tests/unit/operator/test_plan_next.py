@@ -104,6 +104,21 @@ def test_when_the_next_attempt_starts(name: str) -> None:
         assert stands(made) == ("Pending", "BackOff") and made.step.requeue is not None
 
 
+def test_a_run_whose_tool_server_is_away_is_parked_and_tried_again() -> None:
+    def rows(count: int, ended: float) -> tuple[AttemptRow, ...]:
+        return tuple(
+            attempt(n, PAUSED, "ToolServerUnavailable", started=ended + 10, ended=ended)
+            for n in range(1, count + 1)
+        )
+
+    made = step_of(observed(attempts=rows(1, 9)))
+    assert stands(made) == ("Paused", "ToolServerUnavailable")
+    assert made.step.requeue is not None and made.step.requeue < 2
+    assert starts(observed(attempts=rows(1, 11)))
+    assert not starts(observed(attempts=rows(3, 39))) and starts(observed(attempts=rows(3, 41)))
+    assert not starts(observed(attempts=rows(9, 299))) and starts(observed(attempts=rows(9, 301)))
+
+
 def test_failures_in_a_row_wait_longer_up_to_a_bound() -> None:
     def rows(count: int, ended: float) -> tuple[AttemptRow, ...]:
         return tuple(

@@ -48,11 +48,80 @@ CASES = [
         ["spec.agents[0].tools[0].agent: no sub-agent is named 'eve'; known are: ann"],
     ),
     # Tools.
-    (TOOL, "- name: add", ["spec.agent.tools[0]: must have exactly one of python, http, agent; it has none"]),
+    (
+        TOOL,
+        "- name: add",
+        ["spec.agent.tools[0]: must have exactly one of python, http, agent, mcp; it has none"],
+    ),
     (
         TOOL,
         f"{TOOL}\n        http: {{url: 'http://a'}}",
-        ["spec.agent.tools[0]: must have exactly one of python, http, agent; it has python and http"],
+        ["spec.agent.tools[0]: must have exactly one of python, http, agent, mcp; it has python and http"],
+    ),
+    (
+        TOOL,
+        "- {name: files, mcp: {}}",
+        ["spec.agent.tools[0].mcp: must have exactly one of url and command"],
+    ),
+    (
+        TOOL,
+        "- {name: files, mcp: {url: 'http://a', command: [x]}}",
+        ["spec.agent.tools[0].mcp: must have exactly one of url and command"],
+    ),
+    (
+        TOOL,
+        "- {name: files, mcp: {url: 'http://a', env: [{name: A, value: b}]}}",
+        [
+            "spec.agent.tools[0].mcp.env: has a meaning only with command; a server at a url takes headers",
+        ],
+    ),
+    (
+        TOOL,
+        "- {name: files, mcp: {command: [x], headers: [{name: A, value: b}]}}",
+        ["spec.agent.tools[0].mcp.headers: has a meaning only with url; a program takes env"],
+    ),
+    (
+        TOOL,
+        "- {name: files, mcp: {command: []}}",
+        ["spec.agent.tools[0].mcp.command: must not be empty"],
+    ),
+    (
+        TOOL,
+        "- {name: files, mcp: {command: [x], env: [{name: A-B, value: b}]}}",
+        [
+            "spec.agent.tools[0].mcp.env[0].name: must be letters, digits and '_', and begin with a letter "
+            "or '_'; not 'A-B'"
+        ],
+    ),
+    (
+        TOOL,
+        "- {name: files, mcp: {command: [x], env: [{name: A}]}}",
+        ["spec.agent.tools[0].mcp.env[0]: must have exactly one of value and valueFrom"],
+    ),
+    (
+        TOOL,
+        "- {name: files, mcp: {command: [x], env: [{name: A, value: b}, {name: A, value: c}]}}",
+        ["spec.agent.tools[0].mcp.env[1].name: 'A' stands there twice"],
+    ),
+    (
+        TOOL,
+        "- mcp: {url: 'http://a'}",
+        ["spec.agent.tools[0].name: is required for a server: a name for it"],
+    ),
+    (
+        TOOL,
+        f"- {{name: files, description: x, mcp: {{url: 'http://a'}}, {SCHEMA}}}",
+        [
+            "spec.agent.tools[0].description: has no meaning for a server, which describes its tools "
+            "itself; remove it",
+            "spec.agent.tools[0].parameters: has no meaning for a server, which describes its tools "
+            "itself; remove it",
+        ],
+    ),
+    (
+        TOOL,
+        "- {name: files, mcp: {url: 'http://u:p@a'}}",
+        ["spec.agent.tools[0].mcp.url: must not hold credentials; name a Secret instead"],
     ),
     (
         TOOL,

@@ -16,7 +16,6 @@ from agentrun.spec import (
     AgentRunSpec,
     AgentSpec,
     Budget,
-    Effect,
     ManifestError,
     ModelSpec,
     OnExceeded,
@@ -38,7 +37,7 @@ def test_the_defaults_are_those_that_the_reference_names(load: Load) -> None:
     assert spec.pod_retention_policy is PodRetentionPolicy.ON_FAILURE
     assert spec.agent is not None
     tool = spec.agent.tools[0]
-    assert (tool.effect, tool.on_unknown, tool.timeout_seconds) == (Effect.UNSAFE, OnUnknown.REPORT, 60)
+    assert (tool.effect, tool.on_unknown, tool.timeout_seconds) == (None, OnUnknown.REPORT, 60)
 
 
 def test_json_and_yaml_give_the_same_run(tree: dict[str, Any]) -> None:

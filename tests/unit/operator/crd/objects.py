@@ -112,15 +112,40 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "topP of nothing": (_model(settings={"topP": 0}), "should be greater than 0"),
     "tool of two kinds": (
         _tool(name="x", python={"entrypoint": "a:b"}, http={"url": "http://a.test"}),
-        "must have exactly one of python, http and agent",
+        "must have exactly one of python, http, agent and mcp",
     ),
-    "tool of no kind": (_tool(name="x"), "must have exactly one of python, http and agent"),
+    "tool of no kind": (_tool(name="x"), "must have exactly one of python, http, agent and mcp"),
     "tool without a name": (_tool(python={"entrypoint": "a:b"}), "needs a name"),
     "endpoint that is not described": (
         _tool(name="x", http={"url": "http://a.test"}),
         "a tool of kind http needs description and parameters",
     ),
     "GET with a body": (_http(method="GET"), "a GET request has no body"),
+    "server without an address": (
+        _tool(name="x", mcp={"optional": True}),
+        "must have exactly one of url and command",
+    ),
+    "server without a name": (_tool(mcp={"url": "http://a.test"}), "needs a name"),
+    "server with a description": (
+        _tool(name="x", description="x", mcp={"url": "http://a.test"}),
+        "a server describes its tools itself",
+    ),
+    "server of both ways": (
+        _tool(name="x", mcp={"url": "http://a.test", "command": ["x"]}),
+        "must have exactly one of url and command",
+    ),
+    "headers of a program": (
+        _tool(name="x", mcp={"command": ["x"], "headers": [{"name": "a", "value": "b"}]}),
+        "has a meaning only with url",
+    ),
+    "variables of an address": (
+        _tool(name="x", mcp={"url": "http://a.test", "env": [{"name": "A", "value": "b"}]}),
+        "has a meaning only with command",
+    ),
+    "variable without a value": (
+        _tool(name="x", mcp={"command": ["x"], "env": [{"name": "A"}]}),
+        "must have exactly one of value and valueFrom",
+    ),
     "header without a value": (
         _http(headers=[{"name": "a"}]),
         "must have exactly one of value and valueFrom",
