@@ -93,6 +93,18 @@ class LogContract:
             assert await store.read_rows(run_id) == [(seq, b"record %d" % seq) for seq in (1, 2, 3)]
 
     @scenario
+    async def test_what_is_new_of_many_runs_is_read_at_once_so_much_of_each(self, store: LogStore) -> None:
+        first, second, quiet = sorted([await claimed_run(store) for _ in range(3)])
+        token = await store.connect()
+        rows = [log_row(run_id, seq) for run_id in (first, second) for seq in (1, 2, 3)]
+        assert await store.insert_pack(rows, token)
+        heads = {first: 0, second: 2, quiet: 0, UUID(int=7): 0}
+        found = await store.read_new(heads, limit=2)
+        assert sorted(found) == [(first, 1, b"record 1"), (first, 2, b"record 2"), (second, 3, b"record 3")]
+        assert [seq for run_id, seq, _ in found if run_id == first] == [1, 2]
+        assert await store.read_new({}, limit=2) == []
+
+    @scenario
     async def test_one_taken_place_keeps_a_whole_pack_out(self, one: LogStore, two: LogStore) -> None:
         first, second = sorted([await claimed_run(one), await claimed_run(one)])
         assert await two.insert_row(log_row(second, 2, b"theirs"), await two.connect())

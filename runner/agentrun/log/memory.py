@@ -7,7 +7,7 @@ which wraps this class.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from uuid import UUID
@@ -255,6 +255,12 @@ class MemoryStore:
             return []
         rows = [(seq, run.log[seq]) for seq in sorted(run.log) if seq > after]
         return rows[:limit] if limit else rows
+
+    async def read_new(self, heads: Mapping[UUID, int], *, limit: int) -> list[tuple[UUID, int, bytes]]:
+        found: list[tuple[UUID, int, bytes]] = []
+        for run_id, head in heads.items():
+            found += [(run_id, *row) for row in await self.read_rows(run_id, after=head, limit=limit)]
+        return found
 
     # --- inbox, summary, hints, blobs
 

@@ -9,7 +9,7 @@ Nothing here retries or waits: the callers above do, for they know what may be r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -281,6 +281,10 @@ class PostgresStore:
 
     async def read_rows(self, run_id: UUID, *, after: int = 0, limit: int = 0) -> list[tuple[int, bytes]]:
         return [(row[0], row[1]) for row in await self._side.rows(SQL["read_rows"], run_id, after, limit)]
+
+    async def read_new(self, heads: Mapping[UUID, int], *, limit: int) -> list[tuple[UUID, int, bytes]]:
+        rows = await self._side.rows(SQL["read_new"], list(heads), list(heads.values()), limit)
+        return [(row[0], row[1], row[2]) for row in rows]
 
     # --- inbox, summary, hints, blobs
 

@@ -12,7 +12,7 @@ goes over a side connection.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -266,6 +266,10 @@ class LogStore(Protocol):
 
     async def read_rows(self, run_id: UUID, *, after: int = 0, limit: int = 0) -> list[tuple[int, bytes]]:
         """(seq, record) with seq > after, in order; limit 0: all."""
+
+    async def read_new(self, heads: Mapping[UUID, int], *, limit: int) -> list[tuple[UUID, int, bytes]]:
+        """(run_id, seq, record) of all these runs with seq > its head: the first `limit` of
+        each, in order within a run. For whoever follows many runs at once."""
 
     # --- inbox, summary, hints, blobs -------------------------------------------
 

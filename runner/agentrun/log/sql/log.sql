@@ -38,3 +38,14 @@ SELECT seq, record FROM run_log
 WHERE run_id = $1 AND seq > $2
 ORDER BY seq
 LIMIT nullif($3::bigint, 0)
+
+-- name: read_new
+SELECT wanted.run_id, found.seq, found.record
+FROM unnest($1::uuid[], $2::bigint[]) AS wanted(run_id, head)
+CROSS JOIN LATERAL (
+    SELECT seq, record FROM run_log
+    WHERE run_log.run_id = wanted.run_id AND run_log.seq > wanted.head
+    ORDER BY seq
+    LIMIT $3::bigint
+) AS found
+ORDER BY wanted.run_id, found.seq
