@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from uuid import UUID
@@ -30,6 +30,9 @@ POLL_SECONDS = 2.0
 
 ROWS_MAX = 256
 """Records of one run that one look reads."""
+
+PAGE_ROWS = 64
+"""Records that a watcher who is behind reads at once: it alone holds them."""
 
 KEPT_BYTES_MAX = 256 * 1024
 KEPT_EVENTS_MAX = 512
@@ -180,7 +183,7 @@ class Feeds:
 
     # --- watching
 
-    async def watch(self, run_id: UUID, after: int, *, idle_seconds: float) -> AsyncIterator[list[Event]]:
+    async def watch(self, run_id: UUID, after: int, *, idle_seconds: float) -> AsyncGenerator[list[Event]]:
         """The events behind `after`, as they come; an empty list whenever nothing has come for
         `idle_seconds`. Ends behind the record that ends the run. Raises LogError."""
         if after and await self._was_end(run_id, after):
@@ -193,7 +196,7 @@ class Feeds:
                 yield events
                 if await self._is_end(run_id, events[-1]):
                     return
-            if len(events) < ROWS_MAX:
+            if len(events) < PAGE_ROWS:
                 break
         with self._joined(run_id, cursor) as feed:
             while True:
@@ -211,7 +214,7 @@ class Feeds:
                     yield []
 
     async def _page(self, run_id: UUID, after: int) -> list[Event]:
-        rows = await self._store.read_rows(run_id, after=after, limit=ROWS_MAX)
+        rows = await self._store.read_rows(run_id, after=after, limit=PAGE_ROWS)
         return [self._encode(run_id, seq, record) for seq, record in rows]
 
     async def _was_end(self, run_id: UUID, seq: int) -> bool:

@@ -73,6 +73,10 @@ class RunContract:
         assert infos[0].last_attempt is None
         limited = await store.list_runs(owner_prefix=prefix, limit=2)
         assert [info.run.run_id for info in limited] == runs[:0:-1]
+        last = limited[-1].run
+        assert last.created_at is not None
+        rest = await store.list_runs(owner_prefix=prefix, limit=2, before=(last.created_at, last.run_id))
+        assert [info.run.run_id for info in rest] == runs[:1]
 
     @scenario
     async def test_levels_change_only_with_a_greater_generation(self, store: LogStore) -> None:

@@ -52,7 +52,7 @@ async def cancel_run(
         on_asked(who.describe())
         if not await _gone(store, run_id, wait_seconds):
             return False
-    await _end(store, run_id, process, reason)
+    await end_run(store, run_id, process, reason)
     return True
 
 
@@ -77,8 +77,9 @@ async def _gone(store: LogStore, run_id: UUID, wait_seconds: float) -> bool:
     return False
 
 
-async def _end(store: LogStore, run_id: UUID, process: Process, reason: str) -> None:
-    """Appends the final record, unless one stands. Raises HeldElsewhere, Fenced."""
+async def end_run(store: LogStore, run_id: UUID, process: Process, reason: str) -> None:
+    """Appends the final record, unless one stands; for a run that nobody runs. Raises HeldElsewhere,
+    Fenced."""
     allocated = await allocate(store, run_id, process, take_over=False)
     attempt = allocated.attempt
     if attempt is None:

@@ -18,7 +18,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A process as `run_attempt.process` names it (JSON). "" and 0: not known."""
+    """A process as `run_attempt.process` names it (JSON). "" and 0: not known. `generation`: of
+    the levels that held when it was given the attempt."""
 
     host: str = ""
     boot_id: str = ""
@@ -26,6 +27,7 @@ class Process:
     pid: int = 0
     start_ticks: int = 0
     command: str = ""
+    generation: int = 0
 
     def to_json(self) -> str:
         """One line."""
@@ -39,6 +41,7 @@ _FIELDS = (
     ("command", str),
     ("pid", int),
     ("start_ticks", int),
+    ("generation", int),
 )
 
 

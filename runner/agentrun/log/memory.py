@@ -92,9 +92,12 @@ class MemoryStore:
             inbox=len(run.inbox),
         )
 
-    async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
-        found = [run.row for run in self._db.runs.values() if run.row.owner.startswith(owner_prefix)]
-        found.sort(key=lambda row: (row.created_at, row.run_id), reverse=True)
+    async def list_runs(
+        self, *, owner_prefix: str = "", limit: int = 100, before: tuple[datetime, UUID] | None = None
+    ) -> list[RunInfo]:
+        rows = [run.row for run in self._db.runs.values() if run.row.owner.startswith(owner_prefix)]
+        found = [row for row in rows if before is None or _moment(row) < before]
+        found.sort(key=_moment, reverse=True)
         infos = [await self.get_run(row.run_id) for row in found[:limit]]
         return [info for info in infos if info is not None]
 
@@ -297,6 +300,11 @@ class MemoryStore:
 
     async def close(self) -> None:
         return None
+
+
+def _moment(row: RunRow) -> tuple[datetime, UUID]:
+    assert row.created_at is not None
+    return row.created_at, row.run_id
 
 
 def _standing(run: _Run) -> Standing:

@@ -140,9 +140,13 @@ class PostgresStore:
         found = await self._side.row(SQL["get_run"], run_id)
         return None if found is None else convert.run_info(found)
 
-    async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
+    async def list_runs(
+        self, *, owner_prefix: str = "", limit: int = 100, before: tuple[datetime, UUID] | None = None
+    ) -> list[RunInfo]:
         convert.refuse_nul(owner_prefix)
-        return [convert.run_info(row) for row in await self._side.rows(SQL["list_runs"], owner_prefix, limit)]
+        at, run_id = before or (None, None)
+        rows = await self._side.rows(SQL["list_runs"], owner_prefix, limit, at, run_id)
+        return [convert.run_info(row) for row in rows]
 
     async def resolve(self, run_id: UUID, resolved: bytes | None) -> bytes | None:
         stands: bytes | None = await self._side.value(SQL["resolve"], run_id, resolved)

@@ -188,8 +188,10 @@ class LogStore(Protocol):
     async def get_run(self, run_id: UUID) -> RunInfo | None:
         """The run, or None."""
 
-    async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
-        """The newest first (by created_at, then id)."""
+    async def list_runs(
+        self, *, owner_prefix: str = "", limit: int = 100, before: tuple[datetime, UUID] | None = None
+    ) -> list[RunInfo]:
+        """The newest first (by created_at, then id); behind the run `before` where it is given."""
 
     async def resolve(self, run_id: UUID, resolved: bytes | None) -> bytes | None:
         """Stores the definition with its referenced texts in it, unless one is stored

@@ -57,7 +57,9 @@ class Bench:
 
     async def run(self) -> UUID:
         run_id = uuid4()
-        await self.store.create_run(RunRow(run_id=run_id, owner="local/a", name="a", definition=b"", digest=""))
+        await self.store.create_run(
+            RunRow(run_id=run_id, owner="local/a", name="a", definition=b"", digest="")
+        )
         await self.store.allocate_attempt(run_id, expected=0, process="", previous=AttemptOutcome.CRASHED)
         return run_id
 
@@ -78,7 +80,9 @@ class Bench:
             with suppress(asyncio.CancelledError):
                 await task
 
-    async def seqs(self, run_id: UUID, after: int = 0, *, pause: Callable[[], float] = lambda: 0.0) -> list[int]:
+    async def seqs(
+        self, run_id: UUID, after: int = 0, *, pause: Callable[[], float] = lambda: 0.0
+    ) -> list[int]:
         """All that a watcher is given, to the end."""
         found: list[int] = []
         async with aclosing(self.feeds.watch(run_id, after, idle_seconds=15)) as stream:

@@ -25,7 +25,11 @@ WHERE run.run_id = $1
 -- name: list_runs
 -- The newest runs are picked before anything is joined to them.
 WITH picked AS (
-    SELECT * FROM run WHERE starts_with(run.owner, $1) ORDER BY created_at DESC, run_id DESC LIMIT $2
+    SELECT * FROM run
+    WHERE starts_with(run.owner, $1)
+      AND ($3::timestamptz IS NULL OR (created_at, run_id) < ($3::timestamptz, $4::uuid))
+    ORDER BY created_at DESC, run_id DESC
+    LIMIT $2
 )
 SELECT run.run_id, run.owner, run.name, run.definition, run.digest,
        run.generation, run.suspend, run.shutdown, run.budget,

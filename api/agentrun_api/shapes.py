@@ -1,0 +1,115 @@
+"""The bodies of requests and answers, as the OpenAPI document tells them.
+
+Who calls: the routes. What holds: the shapes are those of `agentrun … -o json` (docs/cli.md)
+where there are such; within /v1 fields are only added.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from agentrun.log.summary import Phase
+from agentrun.spec.base import INTEGER_MAX
+
+
+class Shape(BaseModel):
+    """camelCase on the wire."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+
+
+class RunEntry(Shape):
+    """A run in a list."""
+
+    run_id: str = Field(alias="runID", description="Its UUID.")
+    name: str = Field(description="Name of its manifest or object.")
+    namespace: str = Field(description="Namespace of its object; empty for a run of no object.")
+    phase: Phase = Field(description="Where it stands.")
+    reason: str = Field(description="Why, as one word; may be empty.")
+    message: str = Field(description="The same for people; may be empty.")
+    attempt: int = Field(description="Number of the newest attempt; 0 before the first.")
+    turns: int = Field(description="Turns of models that it has used.")
+    tokens: int = Field(description="Tokens that it has used.")
+    created_at: str | None = Field(description="RFC 3339, by the database's clock.")
+    ended_at: str | None = Field(description="RFC 3339; null while it has not ended.")
+
+
+class RunList(Shape):
+    """Runs, the newest first."""
+
+    runs: list[RunEntry] = Field(description="At most `limit` of them.")
+    continue_: str | None = Field(
+        alias="continue", description="What to ask for the next page with; null: this is the last one."
+    )
+
+
+class Limit(Shape):
+    """One limit of the budget."""
+
+    used: float = Field(description="Summed over the log.")
+    limit: float | None = Field(description="null: none.")
+
+
+class BudgetView(Shape):
+    """What the run has used, and of how much."""
+
+    tokens: Limit
+    wall_seconds: Limit
+    turns: Limit
+    retries: Limit
+    on_exceeded: str = Field(description="Pause or Fail.")
+
+
+class AttemptView(Shape):
+    """One process that ran the run."""
+
+    attempt: int = Field(description="1 for the first.")
+    outcome: str | None = Field(description="How it ended; null: it has not, or nobody has said so yet.")
+    reason: str
+    live: bool = Field(description="It has been heard of within the last 30 seconds.")
+    started_at: str | None
+    ended_at: str | None
+    process: str = Field(description="Host and process, or the pod.")
+
+
+class ResultView(Shape):
+    """The beginning of the answer."""
+
+    preview: str = Field(description="At most 1 KiB of it.")
+    size_bytes: int
+    digest: str = Field(description="sha256 of the whole answer.")
+
+
+class RunView(RunEntry):
+    """One run, in constant size: what it did is in its events."""
+
+    budget: BudgetView
+    suspend: bool = Field(description="Somebody wants it parked.")
+    shutdown: str = Field(description="Empty, Stop or Terminate.")
+    attempts: list[AttemptView] = Field(description="The newest 20, oldest first.")
+    progress: dict[str, Any] = Field(description="done, inFlight, pending, last.")
+    result: ResultView | None = Field(description="null: there is no answer.")
+
+
+class Limits(Shape):
+    """Limits of the budget that are to hold from now on; what is left out stays."""
+
+    tokens: int | None = Field(default=None, ge=1, le=INTEGER_MAX, description="null: no limit.")
+    wall_seconds: int | None = Field(default=None, ge=1, le=INTEGER_MAX, description="null: no limit.")
+    turns: int = Field(default=0, ge=1, le=1_000_000)
+    retries: int = Field(default=0, ge=0, le=1_000_000)
+
+
+class Resume(Shape):
+    """How to go on."""
+
+    budget: Limits | None = Field(default=None, description="Limits to change before.")
+
+
+class Cancel(Shape):
+    """How to end."""
+
+    at_once: bool = Field(default=False, description="True gives up what is in flight.")
