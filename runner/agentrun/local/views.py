@@ -45,7 +45,7 @@ def phase_now(info: RunInfo, who: Holder, history: History | None = None) -> tup
         return phase, summary.get("reason", ""), summary.get("message", "")
     levels = info.run.levels
     if who.standing is Standing.NEVER:
-        return Phase.PENDING, "", ""
+        return (Phase.PAUSED, "Suspended", "") if levels.suspend else (Phase.PENDING, "", "")
     if who.live:
         if levels.shutdown:
             return Phase.RUNNING, "Cancelling", ""
