@@ -58,6 +58,7 @@ def create_app(services: Services) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        redirect_slashes=False,
     )
     app.state.services = services
     problems.install(app)
