@@ -11,12 +11,12 @@ import asyncio
 import logging
 import os
 import secrets
+import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 
 import uvicorn
 
@@ -140,9 +140,22 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._services = services
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """A stop that was asked for is no failure: the exit code is 0."""
+        loop = asyncio.get_running_loop()
+        for name in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(name, self._stop)
+        try:
+            yield
+        finally:
+            for name in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(name)
+
+    def _stop(self) -> None:
         self._services.closing.set()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit  # the second time: at once
+        self.should_exit = True
 
 
 def token_file() -> Path:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import UUID, uuid4
@@ -116,9 +116,7 @@ class ExecutorContract:
             async with bench.running() as (executor, store):
                 started = await executor.start(manifest(look("moon"), look("honey"), ANSWER))
                 assert started.created
-                assert await executor.wait(started.run_id) == Stand(
-                    phase=Phase.SUCCEEDED, reason="Completed"
-                )
+                assert await executor.wait(started.run_id) == Stand(phase=Phase.SUCCEEDED, reason="Completed")
                 found = await seen(store, started.run_id)
                 assert found.info.run.ended
                 assert set(found.nodes.values()) == {1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 from uuid import UUID, uuid4
@@ -37,14 +37,14 @@ class Shaky(MemoryStore):
         self.away = 0.0
         self.lossy = 0.0
 
-    async def read_new(self, heads, *, limit):  # type: ignore[no-untyped-def]
+    async def read_new(self, heads: Mapping[UUID, int], *, limit: int) -> list[tuple[UUID, int, bytes]]:
         self.reads += 1
         await asyncio.sleep(0.001)
         if self.random.random() < self.away:
             raise StoreUnavailable("it is away")
         return await super().read_new(heads, limit=limit)
 
-    async def notify(self, run_ids):  # type: ignore[no-untyped-def]
+    async def notify(self, run_ids: Sequence[UUID]) -> None:
         if self.random.random() >= self.lossy:
             await super().notify(run_ids)
 
@@ -71,7 +71,7 @@ class Bench:
         await self.store.notify([run_id])
 
     @asynccontextmanager
-    async def running(self):  # type: ignore[no-untyped-def]
+    async def running(self) -> AsyncIterator[None]:
         task = asyncio.create_task(self.feeds.run())
         try:
             yield
@@ -131,7 +131,7 @@ def test_each_record_comes_once_and_in_order_to_quick_and_slow_ones(seed: int) -
         async def watch(run_id: UUID) -> None:
             await asyncio.sleep(chance.uniform(0, 10))
             after = chance.choice((0, 0, 1, 3))
-            while not await bench.store.read_rows(run_id, after=after - 1, limit=1):
+            while not await bench.store.read_rows(run_id, after=after - 1, limit=1):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
             slow = chance.choice((0.0, 0.01, 1.0))
             found = await bench.seqs(run_id, after, pause=lambda: chance.uniform(0, slow))
@@ -230,7 +230,7 @@ def test_a_feed_keeps_a_bounded_number_of_bytes_and_events() -> None:
     feed = Feed(0)
     feed.add(Event(seq=seq, data=b"a") for seq in range(1, KEPT_EVENTS_MAX + 11))
     assert feed.behind(5) is None
-    assert [event.seq for event in feed.behind(10) or []][0] == 11
+    assert [event.seq for event in feed.behind(10) or []][:1] == [11]
     feed.add([Event(seq=KEPT_EVENTS_MAX + 11, data=b"a" * 10_000_000)])
     assert [event.seq for event in feed.behind(feed.head - 1) or []] == [feed.head]
     assert feed.behind(feed.head) == []
