@@ -19,7 +19,7 @@ PROTO_FILES := $(wildcard proto/agentrun/proto/*.proto)
 SIDE_BY_SIDE := -n 3 --dist loadgroup --no-loadscope-reorder
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I proto
 
-.PHONY: help run test check fmt proto crds e2e-model images kind-up kind-load deploy e2e e2e-slow kind-down lock upgrade clean dev
+.PHONY: help run test check fmt proto crds openapi e2e-model images kind-up kind-load deploy e2e e2e-slow kind-down lock upgrade clean dev
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,7 @@ check: dev ## format, lint, types, layers, and that generated files are fresh
 	    || { echo "runner/agentrun/proto/$$(basename "$$file"): not that of proto/ any more; run \`make proto\`"; exit 1; }; \
 	done
 	@$(BIN)/python -m agentrun_operator.crd --check
+	@$(BIN)/python -m agentrun_api.openapi --check
 	@echo "check: all is well"
 
 fmt: dev ## format the code, mend what the linter can
@@ -53,6 +54,9 @@ fmt: dev ## format the code, mend what the linter can
 
 crds: dev ## generate the CRD, the chart's copy of it and Argo CD's patch
 	@$(BIN)/python -m agentrun_operator.crd
+
+openapi: dev ## generate the API's OpenAPI document
+	@$(BIN)/python -m agentrun_api.openapi
 
 proto: dev ## generate runner/agentrun/proto from proto/
 	@$(PROTOC) --python_out=runner --pyi_out=runner $(PROTO_FILES)

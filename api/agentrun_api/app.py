@@ -14,7 +14,7 @@ from importlib.metadata import version
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import PlainTextResponse
 
-from agentrun_api import events, problems, runs
+from agentrun_api import approvals, events, problems, runs
 from agentrun_api.limits import BodyLimit
 from agentrun_api.problems import ProblemDetails, unavailable
 from agentrun_api.services import Services, services_of
@@ -22,6 +22,7 @@ from agentrun_api.services import Services, services_of
 health = APIRouter(tags=["health"])
 
 _REFUSED = {
+    400: {"model": ProblemDetails, "description": "The request cannot be understood."},
     401: {"model": ProblemDetails, "description": "No token, or one that is not known."},
     403: {"model": ProblemDetails, "description": "The caller may not do this."},
     404: {"model": ProblemDetails, "description": "There is no such run, or the caller may not see it."},
@@ -35,11 +36,12 @@ _REFUSED = {
 }
 
 
-def create_app(services: Services) -> FastAPI:
-    """The application over these services."""
+def create_app(services: Services | None = None) -> FastAPI:
+    """The application over these services; without them it can only be described."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
+        assert services is not None
         tasks = [asyncio.create_task(part.run()) for part in (services.feeds, services.executor)]
         try:
             yield
@@ -64,7 +66,7 @@ def create_app(services: Services) -> FastAPI:
     problems.install(app)
     app.add_middleware(BodyLimit)
     app.include_router(health)
-    for router in (runs.router, events.router):
+    for router in (runs.router, approvals.router, events.router):
         app.include_router(router, responses=_REFUSED)  # type: ignore[arg-type]
     return app
 

@@ -44,6 +44,7 @@ def _json(value: Any) -> bytes:
 @router.get(
     "/v1/runs/{run_id}/events",
     summary="What a run did, and does",
+    status_code=200,
     response_class=sse.EventStream,
     responses={
         200: {"content": {"text/event-stream": {}}, "description": "Events; see docs/api.md."},

@@ -30,9 +30,10 @@ from agentrun.local.process import this_machine, this_process
 from agentrun.local.records import result_text
 from agentrun.local.runs import allocate, definition_of, spec_of
 from agentrun.log.appender import Appender
+from agentrun.log.asks import is_answered
 from agentrun.log.clock import Clock
 from agentrun.log.errors import Fenced, LogError, RunEnded, StoreUnavailable
-from agentrun.log.replay import decode
+from agentrun.log.replay import History, decode
 from agentrun.log.store import Levels, LogStore, RunInfo, RunRow
 from agentrun.log.summary import Phase
 from agentrun.spec import (
@@ -272,13 +273,14 @@ class InProcessRunExecutor:
 
 
 async def _answered(store: LogStore, run_id: UUID) -> bool:
-    """Something is in the run's inbox that no record has used."""
-    ids = {row.id for row in await store.inbox(run_id)}
-    if not ids:
+    """The run's inbox has an answer that it waits for."""
+    inbox = await store.inbox(run_id)
+    if not inbox:
         return False
+    history = History(run_id)
     for seq, data in await store.read_rows(run_id):
-        ids.difference_update(decode(run_id, seq, data).consumed)
-    return bool(ids)
+        history.fold(seq, decode(run_id, seq, data))
+    return is_answered(history, inbox)
 
 
 _CANNOT_START = (ManifestError, SetupError)

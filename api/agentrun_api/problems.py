@@ -17,6 +17,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from agentrun.log.errors import LogError, StoreUnavailable
 
@@ -100,9 +101,11 @@ def install(app: FastAPI) -> None:
         return Problem(422, "Invalid", "the request is not valid", errors=_fields(error)).response()
 
     @app.exception_handler(HTTPException)
-    async def http(_: Request, error: HTTPException) -> JSONResponse:
+    async def http(request: Request, error: HTTPException) -> JSONResponse:
         reason = "".join(HTTPStatus(error.status_code).phrase.title().split())
         headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(sorted(_allowed(app, request)))
         return Problem(error.status_code, reason, str(error.detail), headers=headers).response()
 
     @app.exception_handler(LogError)
@@ -115,6 +118,16 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def fault(_: Request, error: Exception) -> JSONResponse:
         return Problem(500, "Fault", "a fault of agentrun; its log says more").response()
+
+
+def _allowed(app: FastAPI, request: Request) -> set[str]:
+    """What may be done at the request's path, over all routes that are there."""
+    found: set[str] = set()
+    for route in app.routes:
+        match, _ = route.matches(request.scope)
+        if match is not Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return found
 
 
 def _fields(error: RequestValidationError) -> list[FieldProblem]:

@@ -11,8 +11,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from agentrun.log.asks import REASON_CHARACTERS_MAX
 from agentrun.log.summary import Phase
-from agentrun.spec.base import INTEGER_MAX
+
+WHOLE_MAX = 2**53 - 1
+"""The greatest number that every reader of JSON holds exactly."""
 
 
 class Shape(BaseModel):
@@ -97,8 +100,8 @@ class RunView(RunEntry):
 class Limits(Shape):
     """Limits of the budget that are to hold from now on; what is left out stays."""
 
-    tokens: int | None = Field(default=None, ge=1, le=INTEGER_MAX, description="null: no limit.")
-    wall_seconds: int | None = Field(default=None, ge=1, le=INTEGER_MAX, description="null: no limit.")
+    tokens: int | None = Field(default=None, ge=1, le=WHOLE_MAX, description="null: no limit.")
+    wall_seconds: int | None = Field(default=None, ge=1, le=WHOLE_MAX, description="null: no limit.")
     turns: int = Field(default=0, ge=1, le=1_000_000)
     retries: int = Field(default=0, ge=0, le=1_000_000)
 
@@ -113,3 +116,43 @@ class Cancel(Shape):
     """How to end."""
 
     at_once: bool = Field(default=False, description="True gives up what is in flight.")
+
+
+class Approval(Shape):
+    """A call that waits for a person."""
+
+    id: str = Field(description="What it is answered by.")
+    node: str = Field(description="The call's node in the log.")
+    reason: str = Field(description="ApprovalRequired, or OutcomeUnknown.")
+    tool: str = Field(description="The tool's name.")
+    arguments: str | None = Field(description="As the model wrote them; null where they are not to be had.")
+    since: str | None = Field(description="RFC 3339.")
+    answered: bool = Field(description="Somebody has answered; the run has not used it yet.")
+
+
+class ApprovalList(Shape):
+    """What waits, in the order in which it was asked."""
+
+    approvals: list[Approval]
+
+
+class Answer(Shape):
+    """A person's answer to a call that waits."""
+
+    id: str = Field(min_length=1, max_length=200, description="Of the call that waits.")
+    approve: bool = Field(description="False denies it.")
+    reason: str = Field(default="", max_length=REASON_CHARACTERS_MAX, description="For the model.")
+    arguments: dict[str, Any] | None = Field(
+        default=None, description="To call it with, in place of the model's; at most 64 KiB of JSON."
+    )
+
+
+class Given(Shape):
+    """The answer that stands."""
+
+    id: str
+    tool: str
+    approved: bool
+    by: str
+    reason: str
+    first: bool = Field(description="It was given now; false: it stood already.")

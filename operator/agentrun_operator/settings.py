@@ -20,6 +20,10 @@ from agentrun_operator.podspec import PodSettings
 
 T = TypeVar("T")
 
+RESERVED = frozenset({"local", "server"})
+"""Names that no installation can have: the first parts of the owners of the command's runs, and of
+those that an API carries out itself."""
+
 
 class RolloutPolicy(StrEnum):
     """What a new runner image means for pods that run."""
@@ -112,7 +116,7 @@ def read(environ: Mapping[str, str] = os.environ) -> Settings:
         **({"resources": found} if (found := one("AGENTRUN_RUNNER_RESOURCES", _resources, {})) else {}),
     )
     settings = Settings(
-        installation=one("AGENTRUN_INSTALLATION", _name, Settings.installation),
+        installation=one("AGENTRUN_INSTALLATION", _installation, Settings.installation),
         database_url=url or "",
         listen_url=one("AGENTRUN_DATABASE_LISTEN_URL", parse_url, ""),
         prepared_statements=one("AGENTRUN_DATABASE_PREPARED_STATEMENTS", switch, True),
@@ -144,6 +148,12 @@ def _name(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", text):
         raise ValueError(f"must be lower-case letters, digits, '-' and '.', not {text[:60]!r}")
     return text
+
+
+def _installation(text: str) -> str:
+    if text in RESERVED:
+        raise ValueError(f"must not be {text!r}: runs of no object have that owner")
+    return _name(text)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -8,10 +8,11 @@ import os
 from contextlib import suppress
 from typing import Any
 
-from agentrun.cli.common import on_run, payload, print_json, print_text, read_log
+from agentrun.cli.common import on_run, print_json, print_text
 from agentrun.cli.main import say
 from agentrun.cli.text import table
 from agentrun.local.answering import Call, calls_waiting
+from agentrun.local.reading import payload, read_log
 from agentrun.local.records import moment, one_line
 from agentrun.local.stores import Place
 from agentrun.log.asks import answered

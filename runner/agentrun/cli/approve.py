@@ -6,11 +6,12 @@ import argparse
 import os
 
 from agentrun.cli.approvals import answer_view, decision_name
-from agentrun.cli.common import even_if_nobody_reads, on_run, print_json, print_text, read_log
+from agentrun.cli.common import even_if_nobody_reads, on_run, print_json, print_text
 from agentrun.cli.main import say
 from agentrun.local.answering import Given, check_arguments, give, whoami
 from agentrun.local.holders import holder
 from agentrun.local.process import this_machine
+from agentrun.local.reading import read_log
 from agentrun.local.records import instant, one_line
 from agentrun.local.runs import OWNER_PREFIX
 from agentrun.local.stores import Place

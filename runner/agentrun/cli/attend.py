@@ -16,13 +16,14 @@ from functools import partial
 from pathlib import Path
 
 from agentrun.agent import Program, prepare
-from agentrun.cli.common import even_if_nobody_reads, payload, print_json, print_text, read_log
+from agentrun.cli.common import even_if_nobody_reads, print_json, print_text
 from agentrun.cli.main import say
 from agentrun.cli.progress import Progress, choose_progress
 from agentrun.graph.executor import Outcome
 from agentrun.graph.session import CLOSE_SECONDS_MAX, Session
 from agentrun.local.keeping import keep_alive
 from agentrun.local.process import this_process
+from agentrun.local.reading import payload, read_log
 from agentrun.local.records import MESSAGE_CHARACTERS_MAX, answer_of, one_line, result_text
 from agentrun.local.runs import allocate
 from agentrun.local.stores import Place, without_password

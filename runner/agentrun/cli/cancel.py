@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from agentrun.cli.common import even_if_nobody_reads, on_run, print_json, print_text, read_answer, read_log
+from agentrun.cli.common import even_if_nobody_reads, on_run, print_json, print_text
 from agentrun.cli.main import say
 from agentrun.local.cancelling import cancel_run
 from agentrun.local.process import this_process
+from agentrun.local.reading import read_answer, read_log
 from agentrun.local.runs import require_ours
 from agentrun.local.stores import Place
 from agentrun.local.views import result_view

@@ -9,20 +9,14 @@ import argparse
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from agentrun.cli.main import say
 from agentrun.cli.streams import OutputError, holds_all_characters, put, stdout
-from agentrun.local.records import answer_of
 from agentrun.local.runs import find_run, no_such_run
 from agentrun.local.stores import Place, opened, place_of, reach
-from agentrun.log.blobs import TableBlobs
-from agentrun.log.errors import LogError
-from agentrun.log.replay import History, decode
 from agentrun.log.store import LogStore, RunInfo
-from agentrun.proto import log_pb2 as pb
 
 T = TypeVar("T")
 
@@ -59,41 +53,6 @@ def on_run(args: argparse.Namespace, question: Question, *, writes: bool = False
 async def _ask(place: Place, name: str, question: Question, writes: bool) -> int:
     async with opened(place, writes=writes) as store:
         return await question(store, await reach(lambda: find_run(store, name)), place)
-
-
-@dataclass
-class Log:
-    """A run's log, read at once."""
-
-    history: History
-    records: list[tuple[int, pb.NodeRecord]] = field(default_factory=list)
-
-
-async def read_log(store: LogStore, info: RunInfo) -> Log:
-    """Reads and folds it. Raises CorruptLog."""
-    log = Log(History(info.run.run_id))
-    for seq, data in await store.read_rows(info.run.run_id):
-        record = decode(info.run.run_id, seq, data)
-        log.history.fold(seq, record)
-        log.records.append((seq, record))
-    return log
-
-
-async def payload(store: LogStore, info: RunInfo, output: pb.Payload) -> bytes:
-    """The bytes of an output, from wherever they are."""
-    if output.WhichOneof("where") != "blob":
-        return output.inline
-    return await TableBlobs(store).get(info.run.run_id, output.blob)
-
-
-async def read_answer(store: LogStore, info: RunInfo, history: History) -> str | None:
-    """The answer of a run that has ended well, else None."""
-    final = history.final
-    if final is None:
-        return None
-    with suppress(LogError):
-        return answer_of(final, await payload(store, info, final.output))
-    return None
 
 
 def print_json(value: dict[str, Any]) -> None:

@@ -11,7 +11,8 @@ import asyncio
 import os
 from contextlib import suppress
 
-from agentrun.cli.common import on_run, payload, print_json_line, print_text
+from agentrun.cli.common import on_run, print_json_line, print_text
+from agentrun.local.reading import payload
 from agentrun.local.runs import no_such_run
 from agentrun.local.stores import Place
 from agentrun.local.views import event_view

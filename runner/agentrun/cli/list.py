@@ -6,11 +6,12 @@ import argparse
 import os
 from typing import Any
 
-from agentrun.cli.common import print_json, print_text, read_log, run_async
+from agentrun.cli.common import print_json, print_text, run_async
 from agentrun.cli.main import say
 from agentrun.cli.text import age, shortest_unique, table
 from agentrun.local.holders import holder
 from agentrun.local.process import this_machine
+from agentrun.local.reading import read_log
 from agentrun.local.stores import Place, opened, place_of, reach
 from agentrun.local.views import list_entry, needs_log
 from agentrun.log.store import RunInfo

@@ -6,10 +6,11 @@ import argparse
 import os
 from typing import Any
 
-from agentrun.cli.common import on_run, print_json, print_text, read_answer, read_log
+from agentrun.cli.common import on_run, print_json, print_text
 from agentrun.cli.text import limit, table
 from agentrun.local.holders import holder
 from agentrun.local.process import this_machine
+from agentrun.local.reading import read_answer, read_log
 from agentrun.local.records import MESSAGE_CHARACTERS_MAX, one_line
 from agentrun.local.stores import Place
 from agentrun.local.views import run_view

@@ -87,7 +87,7 @@ def test_a_client_that_is_cut_two_hundred_times_sees_each_record_once(
                 count = min(chance.randint(1, 20), RECORDS + 1 - seq)
                 await append(store, run_id, seq, count)
                 seq += count
-                while way.cuts * RECORDS < (seq - 40) * CUTS:  # as the cuts go on, so do the records
+                while way.cuts * RECORDS < (seq - 40) * CUTS:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             while way.cuts < CUTS:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
@@ -114,7 +114,7 @@ def test_a_client_that_is_cut_two_hundred_times_sees_each_record_once(
             async with Client(f"http://127.0.0.1:{way.port}", TOKEN) as client:
                 async for event in client.events(str(run_id)):
                     if event.seq is not None:
-                        found.append(event.seq)
+                        found.append(event.seq)  # noqa: PERF401  it is looked at meanwhile
             over.set()
 
         way = Breaking([server.port for server in servers], chance)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -136,8 +137,10 @@ class SimStore:
         result: RunInfo | None = await self._send(lambda: self._backing.get_run(run_id))
         return result
 
-    async def list_runs(self, *, owner_prefix: str = "", limit: int = 100) -> list[RunInfo]:
-        return await self._backing.list_runs(owner_prefix=owner_prefix, limit=limit)
+    async def list_runs(
+        self, *, owner_prefix: str = "", limit: int = 100, before: tuple[datetime, UUID] | None = None
+    ) -> list[RunInfo]:
+        return await self._backing.list_runs(owner_prefix=owner_prefix, limit=limit, before=before)
 
     async def resolve(self, run_id: UUID, resolved: bytes | None) -> bytes | None:
         return await self._backing.resolve(run_id, resolved)
@@ -251,6 +254,9 @@ class SimStore:
             lambda: self._backing.read_rows(run_id, after=after, limit=limit)
         )
         return result
+
+    async def read_new(self, heads: Mapping[UUID, int], *, limit: int) -> list[tuple[UUID, int, bytes]]:
+        return await self._backing.read_new(heads, limit=limit)
 
     # --- inbox, summary, hints, blobs
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -157,7 +156,7 @@ def test_a_bad_query_is_refused_by_name(query: dict[str, str]) -> None:
     served(test)
 
 
-@pytest.mark.parametrize("run_id", ["x", "0", str(uuid4()), "%00", "é"])
+@pytest.mark.parametrize("run_id", ["x", "0", "00000000-0000-4000-8000-000000000000", "%00", "é"])
 def test_a_run_that_is_not_there_is_404(run_id: str) -> None:
     async def test(server: Server) -> None:
         for path in (f"/v1/runs/{run_id}", f"/v1/runs/{run_id}/events"):

@@ -64,3 +64,12 @@ def test_all_bad_settings_are_named_at_once_and_no_value_that_is_secret(
     assert main([], bad) == 2
     said = capsys.readouterr().err
     assert "AGENTRUN_RUNNER_IMAGE is not set" in said and "hunter2" not in said
+
+
+@pytest.mark.parametrize("name", ["local", "server"])
+def test_an_installation_is_not_named_like_the_owners_of_runs_of_no_object(name: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        read(ENVIRON | {"AGENTRUN_INSTALLATION": name})
+    assert error.value.problems == [
+        f"AGENTRUN_INSTALLATION must not be '{name}': runs of no object have that owner"
+    ]
