@@ -7,17 +7,19 @@ that what cannot start says so at once (exit code 2).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from agentrun.agent.answers import AnswerSchema, BadSchema
 from agentrun.agent.ask import AgentModel
 from agentrun.agent.loop import Agent, AgentLoop
+from agentrun.agent.masked import MaskedModel, MaskedServer, MaskedTool
 from agentrun.agent.servers import ServerEntry
 from agentrun.agent.toolbox import Toolbox
 from agentrun.agent.window import Window
 from agentrun.graph.types import NodeKind, Spawned
+from agentrun.log.masks import Masks
 from agentrun.models import Model, build_model
 from agentrun.models.base import ModelSetupError
 from agentrun.spec import AgentRunSpec, AgentSpec, HttpArguments, HttpTool, SecretSource, ToolSpec
@@ -61,15 +63,16 @@ class Program:
             await asyncio.gather(*closing, return_exceptions=True)
 
 
-def prepare(spec: AgentRunSpec, secrets: Secrets) -> Program:
+def prepare(spec: AgentRunSpec, secrets: Secrets, *, hidden: Iterable[str] = ()) -> Program:
     """Builds models and tools (imports their libraries: seconds, for real providers).
 
-    Texts of the spec are resolved already. Raises SetupError.
+    Texts of the spec are resolved already. `hidden`: further values that answers must not bring into
+    the log, such as the store's password. Raises SetupError.
     """
     if spec.program is not None:
         raise SetupError("spec.program: graphs written in Python cannot be run by this version")
     assert spec.agent is not None and spec.prompt is not None
-    builder = _Builder(secrets)
+    builder = _Builder(secrets, Masks([*secrets.values(), *hidden]))
     agents = {"": builder.agent("", spec.agent, "spec.agent")}
     for index, sub in enumerate(spec.agents):
         agents[sub.name] = builder.agent(sub.name, sub, f"spec.agents[{index}]", sub.description)
@@ -86,11 +89,12 @@ def prepare(spec: AgentRunSpec, secrets: Secrets) -> Program:
 
 
 class _Builder:
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: Secrets, masks: Masks) -> None:
         self.models: list[Model] = []
         self.tools: list[Tool] = []
         self.servers: list[ToolServer] = []
         self._secrets = secrets
+        self._masks = masks
         self._session = HttpSession()
 
     def agent(self, name: str, spec: AgentSpec, path: str, description: str = "") -> Agent:
@@ -142,7 +146,7 @@ class _Builder:
         self.models.append(model)
         key = spec.api_key_from.secret_key_ref if spec.api_key_from is not None else None
         return AgentModel(
-            model=model,
+            model=MaskedModel(model, self._masks),
             settings=settings,
             timeout_seconds=spec.settings.timeout_seconds,
             limits=(spec.name, spec.base_url, key and (key.name, key.key)),
@@ -165,7 +169,7 @@ class _Builder:
         except ToolSetupError as error:
             raise SetupError(f"{path}: {error}") from error
         self.tools.append(tool)
-        return tool
+        return MaskedTool(tool, self._masks)
 
     def _server(self, spec: ToolSpec, mcp: McpSpec, path: str) -> ServerEntry:
         pairs = [(header.name, header.value, header.value_from) for header in mcp.headers]
@@ -187,7 +191,7 @@ class _Builder:
         self.servers.append(server)
         return ServerEntry(
             name=spec.tool_name,
-            server=server,
+            server=MaskedServer(server, self._masks),
             optional=mcp.optional,
             allow=mcp.allow,
             deny=mcp.deny,

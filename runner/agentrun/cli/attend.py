@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agentrun.agent import Program, prepare
 from agentrun.cli.common import even_if_nobody_reads, print_json, print_text
-from agentrun.cli.main import say
+from agentrun.cli.main import masks, say
 from agentrun.cli.progress import Progress, choose_progress
 from agentrun.graph.executor import Outcome
 from agentrun.graph.session import CLOSE_SECONDS_MAX, Session
@@ -26,7 +26,7 @@ from agentrun.local.process import this_process
 from agentrun.local.reading import payload, read_log
 from agentrun.local.records import MESSAGE_CHARACTERS_MAX, answer_of, one_line, result_text
 from agentrun.local.runs import allocate
-from agentrun.local.stores import Place, without_password
+from agentrun.local.stores import DSN_VARIABLE, Place, passwords, without_password
 from agentrun.local.views import result_view
 from agentrun.log.asks import WAITING_REASONS
 from agentrun.log.errors import RunEnded, StoreUnavailable
@@ -51,9 +51,14 @@ def with_texts(spec: AgentRunSpec, source: str) -> AgentRunSpec:
     return resolve_texts(spec, Path(folder) if folder else None, source=source)
 
 
-def make_program(spec: AgentRunSpec, source: str) -> Program:
-    """What runs, with its secrets out of the environment. Raises ManifestError, SetupError."""
-    return prepare(spec, resolve_secrets(spec, os.environ, source=source))
+def make_program(spec: AgentRunSpec, source: str, store: str | None) -> Program:
+    """What runs, with its secrets out of the environment. Raises ManifestError, SetupError.
+
+    From here on no line for people shows a secret. `store`: as an option has named it."""
+    secrets = resolve_secrets(spec, os.environ, source=source)
+    hidden = [form for dsn in (store, os.environ.get(DSN_VARIABLE)) if dsn for form in passwords(dsn)]
+    masks.add([*secrets.values(), *hidden])
+    return prepare(spec, secrets, hidden=hidden)
 
 
 async def attend(

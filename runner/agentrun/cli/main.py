@@ -8,6 +8,7 @@ Each command's module is imported when it is used.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from importlib.util import find_spec
 from agentrun.cli import streams
 from agentrun.cli.arguments import build
 from agentrun.cli.text import printable
+from agentrun.log.masks import Masks
 
 EXIT_CANNOT_START = 2
 EXIT_FAULT = 70
@@ -34,6 +36,9 @@ COMMANDS_GROUP = "agentrun.commands"
 """Entry points of commands that are not of this package."""
 
 LOG_VARIABLE = "AGENTRUN_LOG"
+
+masks = Masks(characters_min=4)
+"""Secrets that no line for people shows: those of this process's run, once they are read."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -100,21 +105,23 @@ def _command_of_another_package(argv: Sequence[str]) -> Callable[[Sequence[str]]
 
 def _set_up_log() -> None:
     level = os.environ.get(LOG_VARIABLE, "").upper()
-    import logging
-
     if level in ("DEBUG", "INFO", "WARNING", "ERROR"):
-        logging.basicConfig(
-            level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+        logging.basicConfig(level=level, stream=sys.stderr)
+        logging.getLogger().handlers[0].setFormatter(
+            _Masking("%(asctime)s %(levelname)s %(name)s: %(message)s")
         )
     else:
         # Python's last resort would print warnings of libraries over a progress display.
         logging.getLogger().addHandler(logging.NullHandler())
 
 
+class _Masking(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return masks.text(super().format(record))
+
+
 def _tell(error: Exception) -> int:
     """One line for what is foreseen; its exit code."""
-    import logging
-
     from agentrun.local.errors import LocalError
     from agentrun.log.errors import Fenced, LogError
 
@@ -133,6 +140,6 @@ def _tell(error: Exception) -> int:
 def say(line: str) -> None:
     """A line for a person."""
     try:
-        print(f"agentrun: {printable(line)}", file=sys.stderr, flush=True)
+        print(f"agentrun: {printable(masks.text(line))}", file=sys.stderr, flush=True)
     except (OSError, ValueError):
         pass  # the terminal is gone; the exit code tells

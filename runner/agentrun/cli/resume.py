@@ -40,7 +40,7 @@ async def _resume(
     if not args.take_over:
         require_free(info.run.run_id, holder(info.last_attempt, this_machine()))
     spec = await spec_of(store, info, lambda named: with_texts(named, info.run.name))
-    program = make_program(spec, info.run.name)
+    program = make_program(spec, info.run.name, args.store)
     await change_levels(store, info, of_resume(_raised(args)))
     return await attend(
         store,

@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     """The exit code."""
     with Signals(interrupt) as signals:
         try:
-            manifest, spec, program = _read(args.file)
+            manifest, spec, program = _read(args.file, args.store)
             run_id = _run_id(args.run_id, manifest)
             with place_of(args.store) as place:
                 assert place is not None
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
             return EXIT_PAUSED
 
 
-def _read(file: str) -> tuple[AgentRun, AgentRunSpec, Program]:
+def _read(file: str, store: str | None) -> tuple[AgentRun, AgentRunSpec, Program]:
     """The manifest, its spec with all texts, and what it runs.
 
     Raises ManifestError, SetupError, LocalError.
@@ -57,7 +57,7 @@ def _read(file: str) -> tuple[AgentRun, AgentRunSpec, Program]:
         raise LocalError(f"{source} cannot be read: {why}") from error
     manifest = load_manifest(text, source=source, base_dir=folder)
     spec = with_texts(manifest.spec, source)
-    return manifest, spec, make_program(spec, source)
+    return manifest, spec, make_program(spec, source, store)
 
 
 def _read_stdin() -> bytes:
@@ -101,7 +101,7 @@ async def _run(
             require_free(run_id, holder(info.last_attempt, this_machine()))
         standing = await spec_of(store, info, lambda _: spec)
         if definition_of(standing) != definition_of(spec):  # its texts have changed since
-            program = make_program(standing, args.file)
+            program = make_program(standing, args.file, args.store)
         await change_levels(store, info, of_manifest(manifest.spec))
         return await attend(
             store,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from agentrun.local.errors import BadStore, one_line
 from agentrun.local.keeping import Server
@@ -92,6 +92,16 @@ def without_password(dsn: str) -> str:
         return urlunsplit(shown)
     except ValueError:
         return "the database"
+
+
+def passwords(dsn: str) -> list[str]:
+    """What of a DSN must not be shown, in its forms."""
+    try:
+        parts = urlsplit(dsn)
+        found = [parts.password or "", *(v for k, v in parse_qsl(parts.query) if "pass" in k.lower())]
+    except ValueError:
+        return []
+    return [form for value in found if value for form in (value, unquote(value))]
 
 
 @asynccontextmanager

@@ -11,11 +11,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus
 
-from google.protobuf.message import Message
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
 
 MASK = "***"
+_CUT = "\n[cut: "
+"""How a text goes on that `agentrun.tools` has cut."""
 
 ANSWER_CHARACTERS_MIN = 8
 """In answers, which a shorter value would change where nobody has quoted it."""
@@ -46,10 +50,21 @@ class Masks:
         self._data = [needle.encode("utf-8", "replace") for needle in self._needles]
 
     def text(self, text: str) -> str:
-        """Without secrets."""
+        """Without secrets, also without the beginning of one at a place where it was cut."""
         for needle in self._needles:
             if needle in text:
                 text = text.replace(needle, MASK)
+            if text.endswith("…") or _CUT in text:
+                text = self._without_beginning(text, needle)
+        return text
+
+    def _without_beginning(self, text: str, needle: str) -> str:
+        for mark in ("…", _CUT):
+            head, found, tail = text.rpartition(mark)
+            lengths = range(min(len(needle) - 1, len(head)), self._characters_min - 1, -1)
+            length = next((n for n in lengths if found and head.endswith(needle[:n])), 0)
+            if length:
+                text = head[:-length] + MASK + found + tail
         return text
 
     def data(self, data: bytes) -> bytes:

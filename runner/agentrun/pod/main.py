@@ -185,7 +185,9 @@ class _Pod:
         from agentrun.pod.progress import Progress, result_text
 
         told, store = self._told, self._store
-        program = await programs.load(store, info, told.config_dir, hide=self._output.hide)
+        program = await programs.load(
+            store, info, told.config_dir, hide=self._output.hide, hidden=told.passwords
+        )
         progress = Progress(self._output)
         session = Session(
             store,

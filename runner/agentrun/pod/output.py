@@ -16,6 +16,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from agentrun.log.masks import Masks
 from agentrun.pod.settings import LEVELS, LogSettings
 
 VALUE_CHARACTERS_MAX = 2000
@@ -23,7 +24,6 @@ TRACE_CHARACTERS_MAX = 8000
 SECRET_CHARACTERS_MIN = 4
 """Shorter values are not looked for: they stand in every other word."""
 
-HIDDEN = "***"
 _PLAIN = re.compile(r"[^\s\"'=\\]+")
 
 
@@ -35,19 +35,15 @@ class Output:
         self._json = settings.json
         self._rank = LEVELS.index(settings.level)
         self._descriptor = descriptor
-        self._hidden: list[str] = []
+        self._masks = Masks(characters_min=SECRET_CHARACTERS_MIN)
 
     def hide(self, values: Iterable[str]) -> None:
-        """These are secrets from now on; the longest are looked for first."""
-        found = {value for value in values if len(value) >= SECRET_CHARACTERS_MIN}
-        found |= {line for value in found for line in value.splitlines() if len(line) >= 16}
-        self._hidden = sorted(found.union(self._hidden), key=len, reverse=True)
+        """These are secrets from now on."""
+        self._masks.add(values)
 
     def clean(self, text: str) -> str:
         """Without secrets."""
-        for secret in self._hidden:
-            text = text.replace(secret, HIDDEN)
-        return text
+        return self._masks.text(text)
 
     def write(self, event: str, level: str = "info", **fields: Any) -> None:
         """One line. Fields that are None or "" are left out."""

@@ -32,9 +32,11 @@ async def load(
     config_dir: Path | None,
     *,
     hide: Callable[[Iterable[str]], None],
+    hidden: Iterable[str] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> Program:
-    """The program of a run. `hide` is told the secrets before anything uses them.
+    """The program of a run. `hide` is told the secrets before anything uses them; `hidden` are those
+    that it knows already.
 
     Raises CannotStart; Fenced where the run is gone; StoreUnavailable.
     """
@@ -48,7 +50,7 @@ async def load(
         raise CannotStart("SecretMissing", str(error)) from error
     hide(secrets.values())
     try:
-        return prepare(spec, secrets)
+        return prepare(spec, secrets, hidden=hidden)
     except SetupError as error:
         raise CannotStart("CannotStart", str(error)) from error
 
