@@ -133,8 +133,7 @@ def wait_for_hang(server: EchoServer, running: Running) -> None:
     running.until(lambda: running.err.count("call-1-") >= len(TOOLS) + 2)
 
 
-@pytest.mark.parametrize("level", ["", "debug"], ids=["quiet log", "debug log"])
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(("ending", "level"), [*((ending, "") for ending in ENDINGS), ("fails", "debug")])
 def test_by_the_command(commands: Commands, ending: str, level: str) -> None:
     run_id = str(uuid4())
     with EchoServer(model_for(ending)) as server:
@@ -151,7 +150,7 @@ def test_by_the_command(commands: Commands, ending: str, level: str) -> None:
             running.kill()
         else:
             code = {"succeeds": 0, "fails": 1, "parks": 75}[ending]
-            assert running.wait().code == code, running.err
+            assert running.wait(90).code == code, running.err
     for words in (["show", run_id], ["show", run_id, "-o", "json"], ["events", run_id], ["list"]):
         assert commands(*words).code == 0
     for words in (["events", run_id, "-o", "json"], ["list", "-o", "json"]):
@@ -159,8 +158,7 @@ def test_by_the_command(commands: Commands, ending: str, level: str) -> None:
     check(commands.dsn, texts(commands.folder), at_least=8)
 
 
-@pytest.mark.parametrize("form", ["json", "text"])
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize(("ending", "form"), [*((ending, "json") for ending in ENDINGS), ("fails", "text")])
 def test_by_a_pod_and_the_operator(
     ending: str, form: str, make_database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +210,7 @@ def test_by_a_pod_and_the_operator(
                 end_pod(b.api, pod["metadata"]["name"], 137)
                 await b.until(lambda: b.status().get("failures"))
             else:
-                code = await asyncio.to_thread(process.ended)
+                code = await asyncio.to_thread(process.ended, 90.0)
                 end_pod(b.api, pod["metadata"]["name"], code, message=words.read_text())
                 phase = {"succeeds": "Succeeded", "fails": "Failed", "parks": "Paused"}[ending]
                 await b.phase(phase)
