@@ -13,7 +13,7 @@ from typing import Any
 from agentrun.log.text import safe_bytes
 from agentrun.models.base import ModelError, ModelRequest, ModelResponse, Usage
 from agentrun.models.errors import clip, http_error
-from agentrun.models.estimate import estimate_usage
+from agentrun.models.estimate import BYTES_PER_TOKEN, estimate_usage
 from agentrun.models.finish import finish_of
 from agentrun.models.options import refused_option
 from agentrun.models.waits import limit_reset, retry_after
@@ -100,6 +100,32 @@ def read_failure(
     return error
 
 
+def stream_error(body: Any, *, provider: str, failed: bool) -> ModelError | None:
+    """The error that an event of a stream is, if it is one. `failed`: its name says so.
+
+    The request was accepted, so an error that says nothing of itself may well pass."""
+    said = _error_in(body, failed=failed)
+    if said is None:
+        return None
+    wait = said.wait_seconds
+    error = http_error(provider, said.status or 200, said.text, code=said.code, retry_after_seconds=wait)
+    error.retryable = error.retryable or error.reason == "ModelError"
+    return error
+
+
+def spent(body: str, dialect: Dialect, request: ModelRequest, said_bytes: int) -> Usage:
+    """What an answer that broke off has cost: what its provider had told by then, and for what it had
+    said without telling, a guess."""
+    guess = Usage()
+    if said_bytes:
+        sent = estimate_usage(request, None).tokens_in
+        guess = Usage(tokens_in=sent, tokens_out=-(-said_bytes // BYTES_PER_TOKEN), estimated=True)
+    try:
+        return settle(dialect.counts(as_dict(parse(body))), guess)
+    except BadAnswer:
+        return guess
+
+
 def _spent(counts: Counts) -> Usage:
     """What is known to have been spent, with nothing guessed."""
     return settle(counts, Usage())
@@ -137,6 +163,8 @@ def _error_in(body: Any, *, failed: bool = False) -> _Said | None:
 
 def _said(error: Mapping[str, Any]) -> _Said:
     code, status = error.get("code"), None
+    if not str(code).isdecimal():
+        code = error.get("status_code")
     words = [as_text(error.get(key)) for key in ("code", "status", "type")]
     if isinstance(code, int | str) and str(code).isdecimal() and 400 <= int(code) <= 599:
         status = int(code)

@@ -46,7 +46,20 @@ class Usage:
     estimated: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class Delta:
+    """A piece of an answer that is on its way, to be shown and forgotten. `kind`: text, thinking,
+    or call (then the text is the tool's name)."""
+
+    kind: str
+    text: str
+
+
 async def _nothing() -> None:
+    return None
+
+
+def _unseen(delta: Delta) -> None:
     return None
 
 
@@ -64,6 +77,7 @@ class ModelRequest:
     author understands of a turn goes back to that model alone. `without` names options
     (see `options`) that the model's server has refused. `output_schema`: what the final
     answer must fit, for providers that can be told so; the instructions say it too.
+    `on_delta` is called with pieces of an answer that comes as a stream; it must not raise.
     """
 
     instructions: str
@@ -78,6 +92,7 @@ class ModelRequest:
     without: frozenset[str] = frozenset()
     output_schema: Mapping[str, Any] | None = None
     before_send: Callable[[], Awaitable[None]] = _nothing
+    on_delta: Callable[[Delta], None] = _unseen
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,8 @@ _BY_CODE = {
     "overloaded_error": ("Overloaded", True),
     "overloaded": ("Overloaded", True),
     "unavailable": ("Overloaded", True),
+    # The server could not read the call that the model wrote; it may well write a better one.
+    "tool_use_failed": ("InvalidResponse", True),
     "timeout_error": ("Timeout", True),
     "deadline_exceeded": ("Timeout", True),
     "api_error": ("ServerError", True),

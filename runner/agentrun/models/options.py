@@ -13,16 +13,18 @@ from typing import Any
 
 from agentrun.models.base import ModelRequest
 
-ANSWER_SCHEMA = "answerSchema"
+STREAM, STREAM_USAGE, ANSWER_SCHEMA = "stream", "streamUsage", "answerSchema"
 
 _REFUSALS = (400, 404, 405, 415, 422, 501)
 # What a server says of an option that it does not know; the first that fits counts.
 _WORDS: Mapping[str, re.Pattern[bytes]] = {
+    STREAM_USAGE: re.compile(rb"stream_options|include_usage"),
     ANSWER_SCHEMA: re.compile(
         rb"response_?format|json_?schema|structured.?output|output_config|output_format|text\.format"
         rb"|response_?mime_?type|response mime type|response_?schema|grammar",
         re.IGNORECASE,
     ),
+    STREAM: re.compile(rb"\bstream(?:ing|ed)?\b", re.IGNORECASE),
 }
 
 # What a schema may hold for a provider to promise that an answer fits it.
@@ -35,11 +37,16 @@ _NAMED = ("properties", "$defs", "definitions")
 
 
 def fields_of(
-    provider: str, request: ModelRequest, *, own_host: bool, native_schemas: bool
+    provider: str, request: ModelRequest, *, stream: bool, own_host: bool, native_schemas: bool
 ) -> dict[str, dict[str, Any]]:
-    """Option → fields of the body. `own_host`: the provider's own server is asked, and not one that
-    imitates it; `native_schemas`: the library says that the model takes a schema of its answer."""
+    """Option → fields of the body. `stream`: the manifest wants one. `own_host`: the provider's own
+    server is asked, and not one that imitates it; `native_schemas`: the library says that the model
+    takes a schema of its answer."""
     found: dict[str, dict[str, Any]] = {}
+    if stream and STREAM not in request.without:
+        found[STREAM] = {} if provider == "google" else {"stream": True}
+        if provider == "openai":
+            found[STREAM_USAGE] = {"stream_options": {"include_usage": True}}
     if request.output_schema is not None:
         schema = dict(request.output_schema)
         # With tools, servers of one's own bind each turn to the schema, and no tool is called any more.

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from agentrun.models import transport
-from agentrun.models.answer import read_answer
+from agentrun.models.answer import read_answer, spent
 from agentrun.models.base import ModelError, ModelRequest, ModelResponse, ModelSetupError
 from agentrun.models.convert import Marks, library_messages, library_parameters
 from agentrun.models.errors import clip
-from agentrun.models.options import fields_of
+from agentrun.models.options import STREAM, fields_of
 from agentrun.models.settings import library_settings, merged
+from agentrun.models.streams.reader import Reader
 from agentrun.models.wire import Dialect, anthropic, chat, google, responses
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class ProviderModel:
         try:
             exchange = await self._exchange(request)
             if exchange.failure is not None:
-                raise exchange.failure
+                raise self._charged(exchange, request)
             if exchange.answer is None:
                 raise ModelError(
                     "InvalidResponse", f"{self._name}: the library sent nothing", retryable=False
@@ -104,16 +105,19 @@ class ProviderModel:
             dialect=self._dialect,
             marks=marks,
         )
+        options = fields_of(
+            self._provider,
+            request,
+            stream=settings.get("stream", True) is not False,
+            own_host=self._own_host,
+            native_schemas=self._native_schemas,
+        )
         exchange = transport.Exchange(
             provider=self._provider,
             before_send=request.before_send,
             rewrite=marks.fill,
-            options=fields_of(
-                self._provider,
-                request,
-                own_host=self._own_host,
-                native_schemas=self._native_schemas,
-            ),
+            options=options,
+            reader=Reader(self._provider, request.on_delta) if STREAM in options else None,
             extra=settings.get("extra") or {},
         )
         wanted = library_settings(settings, request)
@@ -140,6 +144,15 @@ class ProviderModel:
         finally:
             transport.current.reset(token)
         return exchange
+
+    def _charged(self, exchange: transport.Exchange, request: ModelRequest) -> Exception:
+        """The exchange's failure, with what an answer had cost that broke off."""
+        failure, reader = exchange.failure, exchange.reader
+        assert failure is not None
+        if isinstance(failure, ModelError) and reader is not None and reader.assembler.begun:
+            body = reader.assembler.body()
+            failure.usage = spent(body, self._dialect, request, reader.said_bytes)
+        return failure
 
     def _without_key(self, error: ModelError) -> ModelError:
         """Some servers repeat the key that they refuse."""
@@ -204,7 +217,8 @@ def _anthropic(model: str, base_url: str | None, key: str, http: transport.Guard
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    client = AsyncAnthropic(base_url=base_url, api_key=key, http_client=http, max_retries=0)
+    # A timeout that is set keeps the SDK from refusing large answers: time is bounded by us.
+    client = AsyncAnthropic(base_url=base_url, api_key=key, http_client=http, max_retries=0, timeout=None)
     return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=client))
 
 

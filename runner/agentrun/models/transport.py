@@ -7,7 +7,7 @@ whatever the SDK would like to do:
 - one request an exchange: a second one (a retry, a recovery) never leaves;
 - `before_send` is awaited when the connection stands, just before the first byte;
 - no redirect is followed, for the key would follow it;
-- an answer is bounded in size, and read whole before anybody parses it.
+- an answer is bounded in size, and read whole before anybody acts on it.
 
 The SDK never sees the answer: `Answered` ends its call. Its parser would raise
 errors of its own, round numbers and drop what it does not know.
@@ -26,8 +26,8 @@ import httpx2
 from agentrun.models.answer import read_failure
 from agentrun.models.base import ModelError
 from agentrun.models.errors import clip
+from agentrun.models.streams.reader import BODY_MAX_BYTES, Reader
 
-BODY_MAX_BYTES = 32 * 1024 * 1024
 FAILURE_MAX_BYTES = 64 * 1024
 CONNECT_TIMEOUT_SECONDS = 30.0
 CONNECTIONS_MAX = 1000
@@ -42,13 +42,14 @@ class Exchange:
     """One call of a provider: what goes out is rewritten, and what came back is kept.
 
     `options` are fields of ours, by the names that a refusal of them is told under; `extra`
-    the manifest's, which win."""
+    the manifest's, which win. `reader`: the answer is asked for as a stream."""
 
     provider: str
     before_send: Callable[[], Awaitable[None]]
     rewrite: Callable[[bytes], bytes]
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
+    reader: Reader | None = None
     left: bool = False
     answer: bytes | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -132,6 +133,9 @@ class GuardedClient(httpx2.AsyncClient):
                     provider=exchange.provider,
                     options=exchange.options,
                 )
+            if exchange.reader is not None:
+                exchange.answer = await exchange.reader.read(response.aiter_bytes())
+                return
             data = await _read(response, BODY_MAX_BYTES)
             if len(data) > BODY_MAX_BYTES:
                 message = f"{exchange.provider}: an answer of more than {BODY_MAX_BYTES} bytes"
@@ -150,11 +154,19 @@ def _outgoing(exchange: Exchange, request: httpx2.Request, content: bytes) -> ht
     timeout = {"connect": CONNECT_TIMEOUT_SECONDS, "read": None, "write": None, "pool": None}
     return httpx2.Request(
         request.method,
-        request.url,
+        _address(exchange, request.url),
         headers=headers,
         content=exchange.body(content),
         extensions={**request.extensions, "timeout": timeout, "trace": exchange.on_trace},
     )
+
+
+def _address(exchange: Exchange, url: httpx2.URL) -> httpx2.URL:
+    """Google streams at an address of its own; the others are told in the body."""
+    if exchange.reader is None or exchange.provider != "google":
+        return url
+    path = url.path.replace(":generateContent", ":streamGenerateContent")
+    return url.copy_with(path=path).copy_merge_params({"alt": "sse"})
 
 
 async def _read(response: httpx2.Response, max_bytes: int) -> bytes:

@@ -69,6 +69,9 @@ class ModelSettings(ManifestModel):
     parallel_tool_calls: Bool | None = Field(
         default=None, description="Whether one turn may call several tools. Default: the provider's."
     )
+    stream: Bool | None = Field(
+        default=None, description="Whether answers are asked for as a stream. Default: true."
+    )
     extra: JsonObject | None = Field(
         default=None, description="Further fields for the body of each request, as the provider names them."
     )

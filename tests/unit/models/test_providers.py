@@ -139,7 +139,8 @@ class TestEveryProvider:
 class TestBodies:
     def test_an_answer_that_is_too_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(transport, "BODY_MAX_BYTES", 10_000)
-        failed, _ = failure("openai", completion("x" * 20_000))
+        monkeypatch.setattr(reader, "BODY_MAX_BYTES", 10_000)
+        failed, _ = failure("openai", completion("x" * 20_000), settings={"stream": stream})
         assert failed.reason == "InvalidResponse" and "10000 bytes" in failed.message
 
     def test_a_large_failure_is_cut(self) -> None:
