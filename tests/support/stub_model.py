@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
@@ -52,13 +52,17 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """One reply. `hang_up` closes the connection without any."""
+    """One reply. `hang_up` closes the connection without any. `pieces`: instead of a body, sent one a
+    segment with `piece_delay_seconds` between them; `cut` closes the connection in the middle of them."""
 
     status: int = 200
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     delay_seconds: float = 0.0
     hang_up: bool = False
+    pieces: Iterable[bytes] | None = None
+    piece_delay_seconds: float = 0.0
+    cut: bool = False
 
     def data(self) -> bytes:
         if self.body is None:
@@ -194,7 +198,7 @@ class StubModel:
             reply = self._reply(request)
         self._stopped.wait(reply.delay_seconds or self._delay_seconds)
         try:
-            _send(handler, reply)
+            _send(handler, reply, self._stopped)
         except OSError:  # the client went away, as it may
             handler.close_connection = True
 
@@ -219,9 +223,12 @@ class StubModel:
         return reply if isinstance(reply, Reply) else Reply(body=dict(reply))
 
 
-def _send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
+def _send(handler: BaseHTTPRequestHandler, reply: Reply, stopped: threading.Event) -> None:
     if reply.hang_up:
         handler.close_connection = True
+        return
+    if reply.pieces is not None:
+        _send_pieces(handler, reply, stopped)
         return
     data = reply.data()
     handler.send_response(reply.status)
@@ -230,3 +237,22 @@ def _send(handler: BaseHTTPRequestHandler, reply: Reply) -> None:
         handler.send_header(name, value)
     handler.end_headers()
     handler.wfile.write(data)
+
+
+def _send_pieces(handler: BaseHTTPRequestHandler, reply: Reply, stopped: threading.Event) -> None:
+    handler.send_response(reply.status)
+    headers = {"content-type": "text/event-stream", "transfer-encoding": "chunked", **reply.headers}
+    for name, value in headers.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.flush()
+    for piece in reply.pieces or ():
+        if piece:
+            handler.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            handler.wfile.flush()
+        if reply.piece_delay_seconds and stopped.wait(reply.piece_delay_seconds):
+            break
+    if reply.cut:
+        handler.close_connection = True
+    else:
+        handler.wfile.write(b"0\r\n\r\n")

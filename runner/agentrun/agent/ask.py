@@ -84,6 +84,7 @@ def _for_model(
         key=f"{node.node_id}#{tries + 1}",
         place=state.place,
         without=choice.refused_by(state),
+        on_delta=lambda delta: node.partial(delta.kind, delta.text),
     )
 
 

@@ -26,6 +26,7 @@ from rich.text import Text
 from agentrun.cli.progress import Progress
 from agentrun.cli.text import clock, limit
 from agentrun.graph.executor import Executor
+from agentrun.graph.observing import DISCARD, PARTIAL
 from agentrun.graph.types import scope_of
 from agentrun.local.records import MESSAGE_CHARACTERS_MAX, one_line
 from agentrun.log.replay import FINALIZE
@@ -37,6 +38,7 @@ IN_FLIGHT_SHOWN_MAX = 12
 REFRESHES_PER_SECOND = 8
 BAR_WIDTH = 24
 ARGUMENTS_SHOWN_MAX = 48
+TAIL_CHARACTERS_KEPT = 400
 
 SHOW_CURSOR = "\x1b[?25h"
 
@@ -44,11 +46,14 @@ QUIET_KINDS = frozenset({"run_tool_batch", FINALIZE})
 """Steps of the graph that a person learns nothing from."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _InFlight:
+    """`tail`: the end of what its result says so far."""
+
     title: str
     depth: int
     since: float
+    tail: str = ""
 
 
 class _Now:
@@ -118,6 +123,11 @@ class LiveProgress(Progress):
             self._finished(fields["record"])
         elif event == "failed":
             self._failed(node_id, fields["record"])
+        elif event == PARTIAL and (node := self._in_flight.get(node_id)) is not None:
+            text = f" [{fields['text']}] " if fields["kind"] == "call" else fields["text"]
+            node.tail = (node.tail + text)[-TAIL_CHARACTERS_KEPT:]
+        elif event == DISCARD and (node := self._in_flight.get(node_id)) is not None:
+            node.tail = ""
         elif event == "stopping":
             self._state = f"stopping: {fields['reason']}"
             if self._in_flight:
@@ -200,6 +210,10 @@ class LiveProgress(Progress):
             seconds = Text(f"{now - node.since:.1f} s", "cyan")
             row.add_row(Text("  " * node.depth + " "), self._spinner, Text(node.title), seconds)
             parts.append(row)
+            if node.tail.strip():
+                width = max(8, self._console.width - 2 * node.depth - 6)
+                tail = " ".join(node.tail.split())[-width:]
+                parts.append(Text("  " * node.depth + "    " + tail, "dim", no_wrap=True, overflow="crop"))
         if len(nodes) > IN_FLIGHT_SHOWN_MAX:
             parts.append(Text(f"   and {len(nodes) - IN_FLIGHT_SHOWN_MAX} more", "dim"))
         parts.append(self._totals(now))

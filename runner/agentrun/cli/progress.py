@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from agentrun.cli.common import is_terminal
 from agentrun.cli.text import fields
 from agentrun.graph.executor import Executor
+from agentrun.graph.observing import PASSING
 from agentrun.local.records import called_tool, describe, one_line
 from agentrun.log.replay import History
 from agentrun.log.runlog import RunLog
@@ -125,7 +126,7 @@ class PlainProgress(Progress):
         elif event == "store_back":
             self.store_away = Outage()
             self._line(event)
-        else:
+        elif event not in PASSING:
             self._line(event, **fields)
 
     def _record(self, event: str, record: pb.NodeRecord) -> None:

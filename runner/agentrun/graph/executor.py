@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from typing import Any
 
 from agentrun.graph.asking import Asking
 from agentrun.graph.budget import Budget, Limits
@@ -298,8 +299,8 @@ class Executor:
 
     # --- graphs within graphs
 
-    def launched(self, node: NodeRun) -> None:
-        self._observe("launched", node.node_id, {"kind": node.kind.name, "try": node.try_number})
+    def told(self, node: NodeRun, event: str, **fields: Any) -> None:
+        self._observe(event, node.node_id, {"attempt": self.log.attempt, "try": node.try_number, **fields})
 
     def check(self, record_id: str = "") -> None:  # known: an earlier try finished all the same
         if self._over or self.log.sealed or self.log.knows(record_id):

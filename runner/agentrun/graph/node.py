@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from agentrun.graph.asking import Asking
 from agentrun.graph.budget import Budget
+from agentrun.graph.observing import Pieces
 from agentrun.graph.types import (
     LimitReached,
     NodeError,
@@ -63,8 +65,8 @@ class Host(Protocol):
         """Nothing below a node goes on without it: before its own record, so that whatever of it is
         on its way to the log comes first, and is known when another try opens the scope again."""
 
-    def launched(self, node: NodeRun) -> None:
-        """The handler is called next."""
+    def told(self, node: NodeRun, event: str, **fields: Any) -> None:
+        """Whoever watches is told of the try."""
 
 
 class NodeRun:
@@ -88,6 +90,7 @@ class NodeRun:
         self._log = host.log
         self._intended = self.interrupted
         self._used: list[str] = []
+        self.pieces = Pieces(partial(host.told, self))
         self._begin()
 
     def _begin(self) -> None:
@@ -148,6 +151,9 @@ class NodeRun:
         self._host.check()
         await self._log.confirm()
 
+    def partial(self, kind: str, text: str) -> None:
+        self.pieces.show(kind, text)
+
     async def intend(self) -> None:
         if self._intended:
             return
@@ -192,10 +198,11 @@ class NodeRun:
         """Calls the handler behind a fresh confirmation. Raises NodeError for a try that failed."""
         await self._log.confirm()
         self._begin()
-        self._host.launched(self)
+        self._host.told(self, "launched", kind=self.kind.name)
         try:
             async with asyncio.timeout(self.kind.timeout_seconds or None) as bound:
-                return await self.kind.run(self)
+                with self.pieces:
+                    return await self.kind.run(self)
         except TimeoutError as error:
             if not bound.expired():
                 raise _failed(error) from error
@@ -244,6 +251,7 @@ class NodeRun:
 
     def try_record(self, error: NodeError, retry_in_seconds: float) -> pb.NodeRecord:
         """What goes into the log for a failed try."""
+        self.pieces.take_back()
         record = self._record(f"{self.node_id}#{self.try_number}", TRY, sane(error.usage))
         record.parents.append(self.node_id)
         record.error.reason = bounded(str(error.reason))

@@ -116,6 +116,10 @@ class NodeContext(Protocol):
     async def confirm(self) -> None:
         """Returns when this process may call out. Await it as the last step before each call."""
 
+    def partial(self, kind: str, text: str) -> None:
+        """Shows whoever watches a piece of the result that is on its way. It is not in the log, may be
+        lost, and is taken back where the try fails."""
+
     async def intend(self) -> None:
         """Makes durable that a call is about to be made. Again in the same try: nothing."""
 

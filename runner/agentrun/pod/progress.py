@@ -12,6 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from agentrun.graph.executor import Executor
+from agentrun.graph.observing import PASSING
 from agentrun.log.replay import TRY
 from agentrun.log.runlog import RunLog
 from agentrun.pod.output import Output
@@ -42,6 +43,8 @@ class Progress:
 
     def observe(self, event: str, node: str, fields: Mapping[str, Any]) -> None:
         """For Session's `observer`."""
+        if event in PASSING:
+            return
         if event == "store_away":
             self._store_away(fields["seconds"], fields["error"])
             return

@@ -10,6 +10,7 @@ import pytest
 
 from agentrun.models import ModelError, transport
 from agentrun.models.base import ModelResponse
+from agentrun.models.streams import reader
 from tests.support.stub_model import AnyReply, Reply, Request, StubModel, completion, error
 from tests.unit.models.conversations import MODELS, ask, built, said, text_of
 
@@ -137,7 +138,8 @@ class TestEveryProvider:
 
 
 class TestBodies:
-    def test_an_answer_that_is_too_large(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_an_answer_that_is_too_large(self, monkeypatch: pytest.MonkeyPatch, stream: bool) -> None:
         monkeypatch.setattr(transport, "BODY_MAX_BYTES", 10_000)
         monkeypatch.setattr(reader, "BODY_MAX_BYTES", 10_000)
         failed, _ = failure("openai", completion("x" * 20_000), settings={"stream": stream})
@@ -185,4 +187,4 @@ class TestKeys:
     def test_anthropic_always_gets_a_limit(self) -> None:
         with StubModel([said("anthropic", "x")]) as stub:
             run("anthropic", stub)
-        assert stub.requests[0].body["max_tokens"] == 16_384 and stub.requests[0].body["stream"] is False
+        assert stub.requests[0].body["max_tokens"] == 16_384
