@@ -1,7 +1,8 @@
 """A namespace a test on the cluster of KUBECONFIG, and what several tests need in it.
 
 `.ci/with-cluster` brings the cluster up, puts agentrun on it, and runs these: several at once
-(pytest-xdist), but for those that are marked `alone`, which come last and one by one.
+(pytest-xdist), but for those that need the cluster alone, which come last and one by one: the
+tests of a module that uses something of ALONE, and others by the mark `alone`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,21 @@ SYSTEM = os.environ.get("AGENTRUN_TEST_SYSTEM", "agentrun-system")
 OPERATOR = "agentrun"
 STORE_SECRET = "agentrun-store"
 
+ALONE = frozenset(
+    {
+        "cordoned",
+        "kill_operator",
+        "operator_metric",
+        "operator_scaled",
+        "operator_setting",
+        "put_operator_on",
+        "wait_alone",
+        "wait_operator",
+        "writes",
+    }
+)
+"""What disturbs a node, the operator or the store, or counts what happens on the whole cluster."""
+
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
@@ -37,19 +53,22 @@ def _cluster() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that need the cluster alone come last, and one worker runs them."""
-    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
-    for item in items:
-        if item.get_closest_marker("alone") is not None:
-            item.add_marker(pytest.mark.xdist_group("alone"))
+    items.sort(key=_is_alone)
+    for item in filter(_is_alone, items):
+        item.add_marker(pytest.mark.xdist_group("alone"))
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    uses = ALONE & vars(item.module).keys() if isinstance(item, pytest.Function) else ()
+    return bool(uses) or item.get_closest_marker("alone") is not None
 
 
 @pytest.fixture(autouse=True)
 def _room(_cluster: None, request: pytest.FixtureRequest) -> Iterator[None]:
     """Whoever needs the cluster alone waits for all others, and they for it, whichever worker they are on."""
-    alone = request.node.get_closest_marker("alone") is not None
     cluster = sha256(os.environ["KUBECONFIG"].encode()).hexdigest()[:12]
     with (Path(tempfile.gettempdir()) / f"agentrun-e2e-{cluster}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(file, fcntl.LOCK_EX if _is_alone(request.node) else fcntl.LOCK_SH)
         yield
 
 

@@ -1,7 +1,7 @@
 """The operator and the store of a cluster: where they are, and putting them elsewhere.
 
 Whatever a test does to them it undoes: `cordoned`, `operator_scaled` and `operator_setting` do it by
-themselves. Such a test has the cluster alone: it is marked `alone`.
+themselves. Such a test has the cluster alone (`conftest.ALONE`).
 """
 
 from __future__ import annotations

@@ -24,8 +24,6 @@ from tests.integration.pod.pods import agent, call
 
 GRACE_SECONDS = 8
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def node(runs_here: Kubectl) -> Iterator[str]:

@@ -7,8 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 from uuid import UUID
 
-import pytest
-
 from tests.e2e.cluster.kube import Kubectl, condition, wait_until
 from tests.e2e.cluster.store import ClusterStore
 from tests.e2e.cluster.writes import events_written, writes
@@ -53,7 +51,6 @@ def test_kubectl_get_says_at_a_glance_where_a_run_stands(runs_here: Kubectl) -> 
     assert "hello" in kube("get", "agents")
 
 
-@pytest.mark.alone
 def test_a_run_costs_few_writes_and_its_events_tell_its_story(runs_here: Kubectl) -> None:
     kube = runs_here
     wait_until(lambda: other_tests(kube) == [], seconds=90, shown=lambda: str(other_tests(kube)))

@@ -19,8 +19,6 @@ from tests.e2e.cluster.stubs import Stubs
 RUNS = 3
 GONE_SECONDS = 70
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def gone(runs_here: Kubectl) -> Kubectl:

@@ -29,8 +29,6 @@ GONE_ON_SECONDS = 90
 GRACE_SECONDS = 120
 SLOW_SECONDS = 20
 
-pytestmark = pytest.mark.alone
-
 
 def is_ready(name: str) -> bool:
     found = Kubectl().get("node", name)

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
-import pytest
-
 from agentrun.log.store import AttemptOutcome
 from agentrun.proto import log_pb2 as pb
 from tests.e2e.cluster.kube import Kubectl, Object, wait_until
@@ -33,8 +31,6 @@ OUTCOMES = {
     "Failed": pb.OUTCOME_FAILED,
     "Cancelled": pb.OUTCOME_CANCELLED,
 }
-
-pytestmark = pytest.mark.alone
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

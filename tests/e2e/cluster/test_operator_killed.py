@@ -6,8 +6,6 @@ import random
 import time
 from uuid import UUID
 
-import pytest
-
 from agentrun.log.store import AttemptOutcome
 from agentrun.proto import log_pb2 as pb
 from tests.e2e.cluster.kube import Kubectl, Object, wait_until
@@ -20,8 +18,6 @@ from tests.e2e.cluster.watcher import Watcher, one_pod_a_run
 RUNS = 30
 KILLS = 10
 STEPS = 3
-
-pytestmark = pytest.mark.alone
 
 
 def test_killed_at_any_moment_it_goes_on_from_there(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-import pytest
-
 from agentrun.proto import log_pb2 as pb
 from tests.e2e.cluster.kube import Kubectl, Object
 from tests.e2e.cluster.machinery import operator_setting
@@ -22,8 +20,6 @@ STEPS, STEP_SECONDS = 24, 4
 
 NEW_IMAGE = f"docker.io/library/{RUNNER_IMAGE}"
 """The same image by its whole name: to the operator it is another one, and every node has it."""
-
-pytestmark = pytest.mark.alone
 
 
 class Down:

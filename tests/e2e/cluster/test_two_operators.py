@@ -7,8 +7,6 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-import pytest
-
 from agentrun.log.store import AttemptOutcome
 from tests.e2e.cluster.kube import Kubectl, Object
 from tests.e2e.cluster.machinery import operator_scaled
@@ -18,8 +16,6 @@ from tests.e2e.cluster.stubs import Stubs
 from tests.e2e.cluster.watcher import Watcher, one_pod_a_run
 
 SECONDS = 30
-
-pytestmark = pytest.mark.alone
 
 
 def test_two_at_once_make_no_second_pod_and_lose_no_update(
