@@ -221,11 +221,12 @@ class _Told:
         )
 
     def kept(self, type_: ConditionType) -> Condition | None:
-        """As it stands in the object."""
+        """As it stands in the object, and still holds for what the object says now."""
         try:
-            return Condition.model_validate(dict(self._before[type_.value]))
+            condition = Condition.model_validate(dict(self._before[type_.value]))
         except (KeyError, ValueError):
             return None
+        return condition.model_copy(update={"observed_generation": self._generation})
 
 
 def _conditions(

@@ -154,12 +154,18 @@ class Bench:
         body = self.api.get("agentruns", name)
         return (body or {}).get("status") or {}
 
-    async def phase(self, phase: str, reason: str | None = None, name: str = "hello") -> Body:
-        """The status, once it says so."""
+    async def phase(
+        self, phase: str, reason: str | None = None, name: str = "hello", attempt: int | None = None
+    ) -> Body:
+        """The status, once it says so (of that attempt)."""
 
         def seen() -> Body | None:
             status = self.status(name)
-            right = status.get("phase") == phase and reason in (None, status.get("reason"))
+            right = (
+                status.get("phase") == phase
+                and reason in (None, status.get("reason"))
+                and attempt in (None, status.get("attempt"))
+            )
             return status if right else None
 
         try:

@@ -147,7 +147,7 @@ def test_an_operator_that_dies_between_attempt_and_pod_costs_a_number(play: Play
         b.api.faults.clear()
         await b.start()
         await b.runner(2)
-        status = await b.phase("Running")
+        status = await b.phase("Running", attempt=2)
         assert (status["disruptions"], status["failures"]) == (0, 0)
 
     play(scenario)

@@ -9,6 +9,7 @@ from aiohttp import web
 
 from agentrun.log.errors import Fenced
 from agentrun.proto import log_pb2 as pb
+from agentrun_operator.crd_status import RunStatus
 from tests.integration.operator.bench import Bench, manifest, wants
 from tests.integration.operator.conftest import Play
 from tests.integration.operator.fake_api import Body, refuse
@@ -46,6 +47,14 @@ def test_an_ordinary_run_costs_at_most_eight_writes_and_tells_its_story(play: Pl
         assert body is not None
         assert "finalizers" not in body["metadata"] and "annotations" not in body["metadata"]
         assert set(body["spec"]) == set(manifest()["spec"])
+        # Nothing of Kopf's, and no result of a handler.
+        assert body["status"].keys() <= {field.alias for field in RunStatus.model_fields.values()}
+        assert {(w.verb, w.resource) for w in writes} == {
+            ("create", "pods"),
+            ("delete", "pods"),
+            ("create", "events"),
+            ("patch", "agentruns/status"),
+        }
 
     play(scenario)
 
@@ -78,7 +87,7 @@ def test_a_crash_backs_off_draws_a_retry_and_goes_on(play: Play) -> None:
         await b.phase("Pending", "BackOff")
         assert b.status()["failures"] == 1 and "memory" in b.status()["message"]
         second = await b.runner(2)
-        status = await b.phase("Running")
+        status = await b.phase("Running", attempt=2)
         assert (status["failures"], status["disruptions"]) == (1, 0)
         assert status["budget"]["retries"]["used"] == 1
         await second.end(SUCCEEDED)
@@ -124,7 +133,7 @@ def test_a_disruption_is_replaced_and_no_failure(play: Play, name: str) -> None:
         end_pod(b.api, runner.pod, 137, **DISRUPTIONS[name])
         second = await b.runner(2)
         assert "one" in (second.log.history.done if second.log else {})
-        status = await b.phase("Running")
+        status = await b.phase("Running", attempt=2)
         assert (status["disruptions"], status["failures"]) == (1, 0)
         assert status["budget"]["retries"]["used"] == 0
         assert "Disrupted" in [e["reason"] for e in b.api.events_about("hello")]
@@ -202,7 +211,7 @@ def test_suspend_parks_and_resume_goes_on(play: Play) -> None:
         await b.until(lambda: not b.api.pods_of("hello"))
         b.api.edit("agentruns", "hello", wants(suspend=False))
         await b.runner(2)
-        status = await b.phase("Running")
+        status = await b.phase("Running", attempt=2)
         assert (status["disruptions"], status["failures"]) == (0, 0)
 
     play(scenario)
@@ -248,7 +257,7 @@ def test_a_budget_that_is_raised_lets_a_parked_run_go_on(play: Play) -> None:
         await b.until(lambda: not b.api.pods_of("hello"))
         b.api.edit("agentruns", "hello", wants(budget={"turns": 2}))
         await b.runner(2)
-        await b.phase("Running")
+        await b.phase("Running", attempt=2)
 
     play(scenario)
 
@@ -265,7 +274,7 @@ def test_a_retry_token_continues_a_failed_run_once(play: Play) -> None:
         b.api.edit("agentruns", "hello", wants(retryToken="b"))
         second = await b.runner(3)  # attempt 2 is nobody's: it keeps whoever slept from claiming
         assert second.log is not None and "one" in second.log.history.done
-        status = await b.phase("Running")
+        status = await b.phase("Running", attempt=3)
         assert status["observedRetryToken"] == "b" and "completionTime" not in status
         await second.end(FAILED, "LoopDetected")
         end_pod(b.api, second.pod, 1)
@@ -340,7 +349,7 @@ def test_a_lost_node_is_shown_and_its_run_goes_on_elsewhere(play: Play) -> None:
         b.api.remove("pods", runner.pod)  # the taint eviction: the kubelet never answers
         await b.phase("Pausing", "NodeUnreachable")
         second = await b.runner(2, node="node-2")
-        status = await b.phase("Running")
+        status = await b.phase("Running", attempt=2)
         assert (status["disruptions"], status["failures"]) == (1, 0)
         with pytest.raises(Fenced):  # the old one wakes up
             await runner.step("late")

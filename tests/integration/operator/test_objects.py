@@ -47,7 +47,7 @@ def test_deleting_an_object_with_a_given_id_parks_its_run_and_another_adopts_it(
         b.api.put("agentruns", manifest(runID=GIVEN))
         second = await b.runner(2)
         assert second.log is not None and "one" in second.log.history.done
-        await b.phase("Running")
+        await b.phase("Running", attempt=2)
 
     play(scenario)
 

@@ -192,7 +192,7 @@ def test_a_stranger_under_the_pods_name_costs_a_number_and_nothing_else(play: Pl
         b.api.faults.append(squat)
         b.api.put("agentruns", manifest())
         await b.runner(2)
-        status = await b.phase("Running")
+        status = await b.phase("Running", attempt=2)
         assert (status["disruptions"], status["failures"]) == (0, 0)
         assert b.api.get("pods", taken[0]) is not None
 

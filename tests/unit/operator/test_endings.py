@@ -90,6 +90,44 @@ def test_an_init_container_that_fails_is_a_failure() -> None:
     assert "fetch" in ending.message and "3" in ending.message
 
 
+def native(proxy: dict[str, object], runner: dict[str, object] | None, **status: object) -> Pod:
+    """A pod with a sidecar of the native kind; without a runner the kubelet says nothing of it."""
+    return parse_pod(
+        {
+            "metadata": {"name": "p"},
+            "spec": {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}, {"name": "fetch"}]},
+            "status": {
+                "initContainerStatuses": [{"name": "proxy", "state": proxy}],
+                "containerStatuses": [] if runner is None else [{"name": "runner", "state": runner}],
+                **status,
+            },
+        }
+    )
+
+
+STOPPED: dict[str, object] = {"terminated": {"exitCode": 143}}
+
+
+def test_how_a_native_sidecar_ends_is_no_failure() -> None:
+    ended = native(STOPPED, {"terminated": {"exitCode": 1}}, phase="Failed")
+    assert ending_of(ended).reason == "RunnerFailed"
+    unknown = native(STOPPED, None, phase="Failed")
+    assert (ending_of(unknown).outcome, ending_of(unknown).reason) == (DISRUPTED, "PodEnded")
+
+
+def test_a_native_sidecar_that_goes_on_holds_nothing_up() -> None:
+    ended = native({"running": {}}, {"terminated": {"exitCode": 0}}, phase="Running")
+    assert ended.runner_ended and ended.over
+    going = native({"running": {}}, {"running": {}}, phase="Running")
+    assert not going.runner_ended and going.running
+
+
+def test_a_native_sidecar_that_does_not_start_is_what_the_pod_waits_for() -> None:
+    crashing: dict[str, object] = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    stuck = native(crashing, {"waiting": {"reason": "PodInitializing"}}, phase="Pending")
+    assert stuck.waiting is not None and stuck.waiting.reason == "CrashLoopBackOff"
+
+
 def test_dates_of_year_1_and_the_odd_status_of_a_lost_node_crash_nothing() -> None:
     last = {
         "exitCode": 137,

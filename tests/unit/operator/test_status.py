@@ -118,6 +118,23 @@ def test_looking_again_at_the_same_changes_nothing() -> None:
             assert made.events == ()
 
 
+def test_what_a_pod_that_is_gone_had_said_is_of_the_object_as_it_is_now() -> None:
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "reason": "Scheduled",
+        "lastTransitionTime": "2026-11-30T11:00:00Z",
+        "observedGeneration": 1,
+    }
+    object_ = found(metadata={"generation": 4}, status={"phase": "Succeeded", "conditions": [scheduled]})
+    row = attempt(1, AttemptOutcome.SUCCEEDED)
+    made = plan(observed(object_, attempts=(row,), ended=Phase.SUCCEEDED), SETTINGS)
+    assert made.status is not None
+    assert {condition.observed_generation for condition in made.status.conditions} == {4}
+    (kept,) = [one for one in made.status.conditions if one.type.value == "PodScheduled"]
+    assert kept.last_transition_time.isoformat() == "2026-11-30T11:00:00+00:00"
+
+
 def test_the_going_of_a_pod_costs_no_write() -> None:
     row = attempt(1, AttemptOutcome.SUCCEEDED)
     gone_yet = observed(attempts=(row,), ended=Phase.SUCCEEDED, pod=pod(phase="Succeeded", exit_code=0))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from agentrun.spec import ManifestError, parse_object
+from agentrun.spec import AgentRun, ManifestError, parse_object
+from agentrun_operator.apply import event_body
+from agentrun_operator.events import Told
+from agentrun_operator.objects import Objects
 from agentrun_operator.podspec import POD_SELECTOR, PodSettings, build_pod, pod_name
 from tests.unit.operator.podspec.templates import run_with
 
@@ -37,7 +41,13 @@ LONG = "team-a.nightly-triage.of-all-issues-that-were-opened-since-the-last-rele
 @pytest.mark.parametrize("attempt", [1, 12, 1_000_000])
 def test_every_name_gives_a_pod_name_and_labels_that_are_valid(name: str, attempt: int) -> None:
     assert POD_NAME.fullmatch(pod_name(name, uid=UID, attempt=attempt))
-    run = parse_object(
+    pod = build_pod(named(name), run_id=RUN_ID, attempt=attempt, uid=UID, settings=SETTINGS)
+    assert pod["metadata"]["name"] == pod_name(name, uid=UID, attempt=attempt)
+    assert all(LABEL.fullmatch(value) for value in pod["metadata"]["labels"].values())
+
+
+def named(name: str) -> AgentRun:
+    return parse_object(
         {
             "apiVersion": "agentrun.dev/v1alpha1",
             "kind": "AgentRun",
@@ -45,8 +55,27 @@ def test_every_name_gives_a_pod_name_and_labels_that_are_valid(name: str, attemp
             "spec": {"prompt": "Hello", "agent": {"model": {"name": "openai:gpt-5"}}},
         }
     )
-    pod = build_pod(run, run_id=RUN_ID, attempt=attempt, uid=UID, settings=SETTINGS)
-    assert all(LABEL.fullmatch(value) for value in pod["metadata"]["labels"].values())
+
+
+def test_two_long_names_with_one_beginning_have_labels_that_tell_them_apart() -> None:
+    labels = {
+        build_pod(named("a" * 80 + end * 20), run_id=RUN_ID, attempt=1, uid=UID, settings=SETTINGS)[
+            "metadata"
+        ]["labels"]["agentrun.dev/run"]
+        for end in "bc"
+    }
+    assert len(labels) == 2 and all(LABEL.fullmatch(label) for label in labels)
+    assert all(label.startswith("a" * 40) for label in labels)
+
+
+@pytest.mark.parametrize("name", ["hello", LONG, "a" * 253, "a" * 199 + "." + "b" * 50])
+def test_events_have_names_that_the_api_server_takes(name: str) -> None:
+    found = Objects().parse({"metadata": {"name": name, "namespace": "demo", "uid": UID}})
+    event = event_body(found, Told(reason="PodCreated"), "operator-1", datetime.now(UTC))
+    text = event["metadata"]["name"]
+    assert len(text) <= 253
+    assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", part) for part in text.split("."))
+    assert event["involvedObject"]["name"] == name
 
 
 def test_names_never_meet() -> None:
