@@ -127,8 +127,11 @@ class _Server(ThreadingHTTPServer):
 class StubModel:
     """The server; a context manager, so that it always stops."""
 
-    def __init__(self, replies: Script, *, strict: bool = False, delay_seconds: float = 0.0) -> None:
+    def __init__(
+        self, replies: Script, *, strict: bool = False, delay_seconds: float = 0.0, port: int = 0
+    ) -> None:
         self._replies = replies
+        self._port = port
         self._strict = strict
         self._delay_seconds = delay_seconds
         self._lock = threading.Lock()
@@ -165,7 +168,7 @@ class StubModel:
             def log_message(self, *args: object) -> None:
                 return
 
-        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", self._port), Handler)
         self._server.daemon_threads = True
         self._server.block_on_close = False
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +31,7 @@ from tests.support.postgres import run_apart
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+RUNNER = (sys.executable, "-m", "agentrun.pod")
 T = TypeVar("T")
 
 
@@ -112,8 +113,9 @@ class Run:
         assert attempt is not None
         return attempt
 
-    def pod(self, attempt: int = 0, **environ: Any) -> Pod:
-        """A pod of this attempt, or of a new one."""
+    def pod(self, attempt: int = 0, *, command: Sequence[str] = (), **environ: Any) -> Pod:
+        """A pod of this attempt, or of a new one. With a `command` that is its first process, as in
+        a container: number 1 of process numbers of its own."""
         words = self.runs.folder / f"words-{uuid4().hex}"
         words.touch()
         told = {
@@ -128,7 +130,8 @@ class Run:
             "AGENTRUN_DEMO_COUNTER": str(self.counter),
             **environ,
         }
-        pod = Pod({name: value for name, value in told.items() if value}, words)
+        given = {name: value for name, value in told.items() if value}
+        pod = Container(given, words, command) if command else Pod(given, words)
         self.pods.append(pod)
         return pod
 
@@ -180,14 +183,14 @@ class Run:
 class Pod:
     """One process of `python -m agentrun.pod`."""
 
-    def __init__(self, environ: Mapping[str, str], words: Path) -> None:
+    def __init__(self, environ: Mapping[str, str], words: Path, command: Sequence[str] = RUNNER) -> None:
         self._words = words
         self.log = words.with_suffix(".log")
         self.started = time.monotonic()
         path = {"PATH": os.environ["PATH"], "PYTHONPATH": str(HERE)}
         with self.log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "agentrun.pod"],
+                list(command),
                 env={**path, **environ},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -240,6 +243,40 @@ class Pod:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+class Container(Pod):
+    """A pod whose command is process 1, with which signals have ways of their own: the kernel drops
+    those that it has no handler for, but for SIGKILL, which ends all processes with it."""
+
+    def __init__(self, environ: Mapping[str, str], words: Path, command: Sequence[str]) -> None:
+        user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+        super().__init__(environ, words, ["unshare", *user, "--pid", "--fork", "--kill-child", *command])
+        settle(lambda: self._first_process() != 0)
+
+    def _first_process(self) -> int:
+        """Its number out here; 0: it is not there yet."""
+        outer = self.process.pid
+        children = Path(f"/proc/{outer}/task/{outer}/children").read_text().split()
+        return int(children[0]) if children else 0
+
+    def terminate(self) -> None:
+        os.kill(self._first_process(), signal.SIGTERM)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            if first := self._first_process():
+                os.kill(first, signal.SIGKILL)
+            self.process.wait()
+
+
+def may_be_container() -> bool:
+    """This system lets processes have process numbers of their own."""
+    user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    try:
+        return subprocess.run(["unshare", *user, "--pid", "--fork", "true"], check=False).returncode == 0
+    except OSError:
+        return False
 
 
 def settle(condition: Callable[[], bool], seconds: float = 10.0) -> None:
