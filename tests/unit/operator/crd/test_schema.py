@@ -124,6 +124,8 @@ def test_kubectl_finds_it_and_shows_it_at_a_glance() -> None:
     assert spec["names"]["shortNames"] == ["arun"]
     assert spec["names"]["categories"] == ["all", "agents"]
     (version,) = spec["versions"]
+    # Applying a manifest that was exported, status and all, leaves status to the operator.
+    assert version["subresources"] == {"status": {}}
     shown = [column["name"] for column in version["additionalPrinterColumns"] if "priority" not in column]
     assert shown == ["Phase", "Reason", "Turns", "Tokens", "Budget", "Attempt", "Age"]
     assert version["selectableFields"] == [{"jsonPath": ".status.phase"}]

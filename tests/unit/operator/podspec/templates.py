@@ -1,7 +1,7 @@
 """Pod templates: parts of pods as people write them, and parts that are refused.
 
-The unit tests build pods from them; a test on a cluster sends those pods to a
-real API server, into a namespace that enforces the restricted standard.
+The tests build pods from them, and hold those to Kubernetes' own schemas and to the
+restricted Pod Security standard.
 """
 
 from __future__ import annotations

@@ -5,10 +5,12 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
+import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 
 from agentrun.spec import PodTemplate
 from agentrun_operator.podspec import check_template
+from tests.unit.operator.podspec.restricted import violations
 from tests.unit.operator.podspec.templates import ACCEPTED, REFUSED, run_with
 from tests.unit.operator.podspec.test_build import build, env_of
 
@@ -30,6 +32,35 @@ def test_what_people_write_is_taken_and_every_container_stays_restricted(title: 
         assert container["securityContext"]["allowPrivilegeEscalation"] is False
         assert container["securityContext"]["capabilities"]["drop"] == ["ALL"]
     assert env_of(pod)["AGENTRUN_ATTEMPT"] == "1"
+
+
+@pytest.mark.parametrize("version", ["1.32", "1.34"])
+@pytest.mark.parametrize("title", ACCEPTED)
+def test_every_pod_is_one_that_kubernetes_knows_and_restricted_namespaces_take(
+    title: str, version: str
+) -> None:
+    pod = build({"spec": ACCEPTED[title]})
+    kubernetes_validate.validate(pod, version, strict=True)
+    assert violations(pod["spec"]) == []
+
+
+LOOSE: dict[str, tuple[dict[str, Any], str]] = {
+    "the host's network": ({"hostNetwork": True}, "hostNetwork"),
+    "a folder of the node": ({"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}, "volume x"),
+    "a bare container": ({"containers": [{"name": "x"}]}, "x: capabilities"),
+    "root": ({"securityContext": {"runAsUser": 0}, "containers": [{"name": "x"}]}, "x: runAsUser"),
+    "no seccomp": ({"initContainers": [{"name": "x"}]}, "x: seccompProfile"),
+    "a port of the node": (
+        {"containers": [{"name": "x", "ports": [{"hostPort": 80}]}]},
+        "x: hostPort",
+    ),
+}
+
+
+@pytest.mark.parametrize("title", LOOSE)
+def test_what_restricted_namespaces_refuse_is_found(title: str) -> None:
+    spec, found = LOOSE[title]
+    assert found in violations(spec)
 
 
 @pytest.mark.parametrize("title", REFUSED)
