@@ -218,6 +218,7 @@ class App:
             failed = 0 if done else failed + 1
             self.health.sweep_problem = self.sweep.problem
             self.health.swept_at = time.monotonic()
+            self.metrics.store_up.set(1 if self.health.store_is_up else 0)
             left = self._settings.times.sweep - (time.monotonic() - started)
             if failed:  # soon again, and at the usual pace while the API server goes on to refuse
                 left = min(

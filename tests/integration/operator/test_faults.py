@@ -382,6 +382,17 @@ def test_the_operator_waits_for_its_crd(
     asyncio.run(asyncio.wait_for(scenario(), 60))
 
 
+def test_an_operator_with_nothing_to_do_says_that_its_store_is_there(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        app = b.apps[0][0]
+        await b.until(lambda: app.health.swept_at)
+        url = f"http://127.0.0.1:{app.port}/metrics"
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            assert "agentrun_operator_store_up 1.0" in await answer.text()
+
+    play(scenario)
+
+
 def test_metrics_and_health_are_served(play: Play) -> None:
     async def scenario(b: Bench) -> None:
         b.api.put("agentruns", manifest())

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from agentrun.log.store import AttemptOutcome
 from agentrun.proto import log_pb2 as pb
 from agentrun.spec.definition import definition_from_bytes
+from tests.integration.log.conftest import execute
+from tests.integration.log.test_refusals import as_role
 from tests.integration.pod.pods import Runs, agent, call, tool
+from tests.support.postgres import run_apart
 from tests.support.stub_tools import Answer, StubTools
 
 SECRET = 'sk-test-4f"quoted\\and long'
@@ -111,6 +115,39 @@ def test_a_database_that_refuses_is_told_without_the_password(runs: Runs) -> Non
     pod = run.pod(int(attempt), AGENTRUN_DATABASE_URL=runs.dsn.replace("/test_", "/absent_", 1))
     assert pod.ended() == 2
     assert pod.words()["reason"] == "StoreRefused"
+
+
+RIGHTS = """
+CREATE ROLE {role} LOGIN;
+GRANT SELECT ON agentrun_schema, run, run_log, run_attempt, run_inbox, run_summary, run_blob TO {role};
+GRANT INSERT ON run_log, run_summary, run_blob TO {role};
+GRANT UPDATE ON run, run_attempt, run_summary TO {role};
+"""
+"""As docs/kubernetes/runner.md has them."""
+
+
+def test_a_runners_role_needs_the_rights_that_its_page_names_and_no_more(runs: Runs) -> None:
+    long_answer = {"text": "word " * 4000}  # too large for its record
+    turns = [{"toolCalls": [call("add", a=1, b=2)]}, long_answer]
+    run = runs.make(agent(*turns, tools=[tool("add", "agentrun.tools.demo:add")]))
+    role = f"runner_{uuid4().hex}"
+    run_apart(lambda: execute(runs.dsn, RIGHTS.format(role=role)))
+    dsn = as_role(runs.dsn, role)
+    suspended = run.pod(AGENTRUN_DATABASE_URL=dsn)
+    suspended.wait_for("starting")
+    suspended.terminate()
+    assert suspended.ended() == 75
+    assert run.pod(AGENTRUN_DATABASE_URL=dsn).ended() == 0
+    assert run.summary()["result"]["sizeBytes"] == 20_000
+    assert "rights" not in "".join(pod.text for pod in run.pods)
+    for line in RIGHTS.split(";")[1:4]:
+        said = line.strip().replace("GRANT", "REVOKE").replace("TO {role}", f"FROM {role}")
+        assert said.split()[0] == "REVOKE"
+        run_apart(lambda said=said: execute(runs.dsn, said))
+        other = runs.make(agent(long_answer))
+        pod = other.pod(AGENTRUN_DATABASE_URL=dsn)
+        assert pod.ended() == 2 and pod.words()["reason"] == "StoreRefused", pod.text
+        run_apart(lambda line=line: execute(runs.dsn, line.format(role=role)))
 
 
 def test_a_log_that_cannot_be_read_fails_by_name_and_place(runs: Runs) -> None:
