@@ -136,7 +136,7 @@ def test_a_disruption_is_replaced_and_no_failure(play: Play, name: str) -> None:
         status = await b.phase("Running", attempt=2)
         assert (status["disruptions"], status["failures"]) == (1, 0)
         assert status["budget"]["retries"]["used"] == 0
-        assert "Disrupted" in [e["reason"] for e in b.api.events_about("hello")]
+        await b.until(lambda: "Disrupted" in [e["reason"] for e in b.api.events_about("hello")])
         await b.until(lambda: len(b.api.pods_of("hello")) == 1)  # the old one is no use to anybody
 
     play(scenario)

@@ -92,7 +92,7 @@ def test_of_an_attempt_that_is_not_the_newest_nothing_is_called(runs: Runs) -> N
 
 
 def test_a_pod_whose_run_is_taken_over_ends_and_calls_nothing_more(runs: Runs) -> None:
-    turns = [{"toolCalls": [call("nap", seconds=1.0)]}, {"toolCalls": [call("add", a=1, b=2)]}, {"text": "3"}]
+    turns = [{"toolCalls": [call("nap", seconds=5.0)]}, {"toolCalls": [call("add", a=1, b=2)]}, {"text": "3"}]
     run = runs.make(agent(*turns, tools=[tool("nap"), tool("add", "agentrun.tools.demo:add")]))
     first = run.pod()
     first.wait_for("launched", node="call-1-0")
