@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -131,7 +132,7 @@ def test_a_runners_role_needs_the_rights_that_its_page_names_and_no_more(runs: R
     turns = [{"toolCalls": [call("add", a=1, b=2)]}, long_answer]
     run = runs.make(agent(*turns, tools=[tool("add", "agentrun.tools.demo:add")]))
     role = f"runner_{uuid4().hex}"
-    run_apart(lambda: execute(runs.dsn, RIGHTS.format(role=role)))
+    run_apart(partial(execute, runs.dsn, RIGHTS.format(role=role)))
     dsn = as_role(runs.dsn, role)
     suspended = run.pod(AGENTRUN_DATABASE_URL=dsn)
     suspended.wait_for("starting")
@@ -143,11 +144,11 @@ def test_a_runners_role_needs_the_rights_that_its_page_names_and_no_more(runs: R
     for line in RIGHTS.split(";")[1:4]:
         said = line.strip().replace("GRANT", "REVOKE").replace("TO {role}", f"FROM {role}")
         assert said.split()[0] == "REVOKE"
-        run_apart(lambda said=said: execute(runs.dsn, said))
+        run_apart(partial(execute, runs.dsn, said))
         other = runs.make(agent(long_answer))
         pod = other.pod(AGENTRUN_DATABASE_URL=dsn)
         assert pod.ended() == 2 and pod.words()["reason"] == "StoreRefused", pod.text
-        run_apart(lambda line=line: execute(runs.dsn, line.format(role=role)))
+        run_apart(partial(execute, runs.dsn, line.format(role=role)))
 
 
 def test_a_log_that_cannot_be_read_fails_by_name_and_place(runs: Runs) -> None:
