@@ -13,7 +13,7 @@ from typing import Any
 
 from agentrun.models.base import ModelRequest
 
-STREAM, STREAM_USAGE, ANSWER_SCHEMA = "stream", "streamUsage", "answerSchema"
+STREAM, STREAM_USAGE, ANSWER_SCHEMA, CACHE = "stream", "streamUsage", "answerSchema", "cache"
 
 _REFUSALS = (400, 404, 405, 415, 422, 501)
 # What a server says of an option that it does not know; the first that fits counts.
@@ -24,6 +24,7 @@ _WORDS: Mapping[str, re.Pattern[bytes]] = {
         rb"|response_?mime_?type|response mime type|response_?schema|grammar",
         re.IGNORECASE,
     ),
+    CACHE: re.compile(rb"cache_control"),
     STREAM: re.compile(rb"\bstream(?:ing|ed)?\b", re.IGNORECASE),
 }
 
@@ -47,6 +48,10 @@ def fields_of(
         found[STREAM] = {} if provider == "google" else {"stream": True}
         if provider == "openai":
             found[STREAM_USAGE] = {"stream_options": {"include_usage": True}}
+    if provider == "anthropic":
+        # The server moves its own mark to the end of each request. One that `providers` puts behind
+        # tools and instructions is found again however much has come since.
+        found[CACHE] = {"cache_control": {"type": "ephemeral"}} if own_host else {}
     if request.output_schema is not None:
         schema = dict(request.output_schema)
         # With tools, servers of one's own bind each turn to the schema, and no tool is called any more.

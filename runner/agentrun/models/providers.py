@@ -19,7 +19,7 @@ from agentrun.models.answer import read_answer, spent
 from agentrun.models.base import ModelError, ModelRequest, ModelResponse, ModelSetupError
 from agentrun.models.convert import Marks, library_messages, library_parameters
 from agentrun.models.errors import clip
-from agentrun.models.options import STREAM, fields_of
+from agentrun.models.options import CACHE, STREAM, fields_of
 from agentrun.models.settings import library_settings, merged
 from agentrun.models.streams.reader import Reader
 from agentrun.models.wire import Dialect, anthropic, chat, google, responses
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ANTHROPIC_MAX_TOKENS = 16_384
 """The largest answer asked of Anthropic when nothing else is said: its API has no default."""
+ANTHROPIC_TIMEOUT_SECONDS = 86400.0
 NO_KEY = "no-key"
 """Sent to a server of one's own that asks for none: SDKs insist on one."""
 _SECRET_MIN_CHARS = 6
@@ -123,6 +124,8 @@ class ProviderModel:
         wanted = library_settings(settings, request)
         if self._provider == "anthropic":
             wanted.setdefault("max_tokens", ANTHROPIC_MAX_TOKENS)
+        if CACHE in options:
+            wanted["anthropic_cache_instructions"] = True
         token = transport.current.set(exchange)
         try:
             async with asyncio.timeout(request.timeout_seconds):
@@ -213,12 +216,14 @@ def _openai_responses(
 
 
 def _anthropic(model: str, base_url: str | None, key: str, http: transport.GuardedClient) -> LibraryModel:
+    import httpx2
     from anthropic import AsyncAnthropic
     from pydantic_ai.models.anthropic import AnthropicModel
     from pydantic_ai.providers.anthropic import AnthropicProvider
 
-    # A timeout that is set keeps the SDK from refusing large answers: time is bounded by us.
-    client = AsyncAnthropic(base_url=base_url, api_key=key, http_client=http, max_retries=0, timeout=None)
+    # A timeout of one's own keeps the SDK from refusing large answers; it is `transport` that bounds time.
+    timeout = httpx2.Timeout(ANTHROPIC_TIMEOUT_SECONDS)
+    client = AsyncAnthropic(base_url=base_url, api_key=key, http_client=http, max_retries=0, timeout=timeout)
     return AnthropicModel(model, provider=AnthropicProvider(anthropic_client=client))
 
 

@@ -33,6 +33,10 @@ CONNECT_TIMEOUT_SECONDS = 30.0
 CONNECTIONS_MAX = 1000
 
 
+_TOLD_BY_SDKS = ("x-stainless-timeout", "x-stainless-read-timeout")
+"""Times that are not the ones that hold."""
+
+
 class Answered(BaseException):
     """The exchange is over. Not an Exception, so that no SDK catches it and tries again."""
 
@@ -147,7 +151,7 @@ class GuardedClient(httpx2.AsyncClient):
 
 def _outgoing(exchange: Exchange, request: httpx2.Request, content: bytes) -> httpx2.Request:
     headers = request.headers.copy()
-    for name in ("content-length", "transfer-encoding"):
+    for name in ("content-length", "transfer-encoding", *_TOLD_BY_SDKS):
         headers.pop(name, None)
     # What is compressed can be small on the wire and huge in memory.
     headers["accept-encoding"] = "identity"
