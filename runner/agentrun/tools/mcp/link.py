@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from agentrun.tools.http import USER_AGENT
 from agentrun.tools.mcp.exchange import CURRENT, Exchange, Fault
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Link:
             from mcp_types import Implementation
 
             CURRENT.set(exchange)
-            name = Implementation(name="agentrun", version=version("agentrun"))
+            name = Implementation(name=USER_AGENT, version="1")
             async with (
                 self._carrier() as dispatcher,
                 ClientSession(dispatcher=dispatcher, client_info=name) as session,
