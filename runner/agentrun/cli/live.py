@@ -128,6 +128,9 @@ class LiveProgress(Progress):
             node.tail = (node.tail + text)[-TAIL_CHARACTERS_KEPT:]
         elif event == DISCARD and (node := self._in_flight.get(node_id)) is not None:
             node.tail = ""
+        elif event == "parked":
+            self._in_flight.pop(node_id, None)
+            self._warn(f"{fields['id']} waits for a person ({fields['reason']})")
         elif event == "stopping":
             self._state = f"stopping: {fields['reason']}"
             if self._in_flight:

@@ -42,7 +42,8 @@ ARGUMENTS_BYTES_MAX = 64 * 1024
 UNREADABLE = "the answer cannot be read"
 _SUFFIX_CHARACTERS = 8
 _SECRET = re.compile(
-    r"pass(word|wd|phrase)?$|secret|token|api_?-?key|credential|authorization|private_?-?key|^auth$|cookie",
+    r"passw(or)?d|passphrase|(^|[_-])(pass|pwd|auth)$|secret|token(?!s)|api_?-?key|credential|authorization"
+    r"|private_?-?key|cookie",
     re.IGNORECASE,
 )
 

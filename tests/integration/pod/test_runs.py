@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from hashlib import sha256
 
+from agentrun.log.asks import answer_row, waiting
 from agentrun.log.store import AttemptOutcome
 from tests.integration.pod.pods import Runs, agent, call, settle, tool
 
@@ -71,6 +72,25 @@ def test_the_budget_is_the_levels_and_raising_it_goes_on(runs: Runs) -> None:
     assert pod.ended() == 75
     assert pod.words()["reason"] == "BudgetExceeded"
     assert run.summary()["phase"] == "Paused"
+
+
+def test_a_call_that_waits_for_a_person_ends_the_pod_and_another_one_makes_it(runs: Runs) -> None:
+    run = runs.make(agent(*ASKS_ONCE, tools=[tool("nap", requireApproval={"policy": "Always"})]))
+    pod = run.pod()
+    assert pod.ended() == 75
+    (call_,) = waiting(run.history())
+    assert pod.words()["reason"] == "ApprovalRequired" and call_.id in pod.words()["message"]
+    assert pod.events("parked", node="call-1-0", id=call_.id)
+    summary = run.summary()
+    assert (summary["phase"], summary["reason"]) == ("Paused", "ApprovalRequired")
+    assert summary["waiting"]["calls"][0]["id"] == call_.id
+    (row,) = run.attempts()
+    assert (row.outcome, row.reason) == (AttemptOutcome.PAUSED, "ApprovalRequired")
+    assert run.calls("nap") == 0
+    runs.ask(lambda store: store.post(run.run_id, answer_row(call_.id, approve=True, by="ann")))
+    assert run.pod().ended() == 0
+    assert run.calls("nap") == 1
+    assert run.summary()["waiting"] == {"count": 0, "calls": []}
 
 
 def test_of_an_attempt_that_is_not_the_newest_nothing_is_called(runs: Runs) -> None:

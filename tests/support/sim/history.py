@@ -28,6 +28,7 @@ from agentrun.log.store import AttemptOutcome, LogRow, LogStore, RunRow
 from agentrun.proto import log_pb2 as pb
 from tests.support.sim.case import Case, FailoverDatabase
 from tests.support.sim.loop import PROCESS, SimLoop
+from tests.support.sim.people import People
 from tests.support.sim.plan import Graph, draw_plan
 from tests.support.sim.store import SimStore
 from tests.support.sim.world import Faults, SimClock, Violation, Watched, World
@@ -45,12 +46,15 @@ DEAF_SECONDS_MAX = 4.0
 """By then also a node that heeds a cancel late has ended, if no statement of its is slow."""
 
 LEFT_CHECKS_MAX = 20
+ROUNDS_MAX = 20
+"""By then every run has come to its end: each round ends one, or answers all that it asks."""
 
 
 class Run:
     """Drives one history; `violations` and exceptions are the result."""
 
     def __init__(self, seed: int, backing: Callable[[SimLoop], LogStore] | None = None) -> None:
+        self.seed = seed
         self.rng = random.Random(seed)
         self.loop = SimLoop(self.rng)  # type: ignore[abstract]
         self.database = None if backing else FailoverDatabase(self.loop.time)
@@ -72,7 +76,8 @@ class Run:
     def _case(self, seed: int, number: int) -> Case:
         run_id = UUID(int=(number << 64) + seed + 1)
         plan = draw_plan(self.rng)
-        watched = Watched(run_id, History(run_id), frozenset(plan.works))
+        asking = frozenset(plan.asking)
+        watched = Watched(run_id, History(run_id), frozenset(plan.works), asking=asking)
         self.world.runs[run_id] = watched
         case = Case(watched, plan)
         case.told_budget(plan.budget)
@@ -95,6 +100,8 @@ class Run:
         for case in self.cases:
             row = RunRow(run_id=case.run_id, owner=OWNER, name="sim", definition=b"", digest="")
             await self.world.backing.create_run(row)
+        people = People(self.world, self.cases, self.seed)
+        answering = self.loop.create_task(people.answer_for_ever()) if people.asked else None
         for _ in range(self.rng.randint(1, 5)):
             count = self.rng.randint(1, len(self.cases))
             process, task = await self._start(self.rng.sample(self.cases, count))
@@ -102,8 +109,9 @@ class Run:
         self.world.faults.off = True
         self.world.at_final.clear()
         waiting = self.cases
-        for _ in range(8):
+        for _ in range(ROUNDS_MAX):
             for case in waiting:
+                await people.answer(case, 1.0)
                 await self._set_levels(case, budget=self._raised(case, 10_000), suspend=False)
             _, task = await self._start(waiting)
             if isinstance(error := await task, Violation):
@@ -113,6 +121,8 @@ class Run:
                 break
         else:
             raise Violation(f"runs do not end: {[case.watched.returned for case in waiting]}")
+        if answering is not None:
+            answering.cancel()
         for case in self.cases:
             await self._judge(case)
 

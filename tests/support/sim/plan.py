@@ -2,8 +2,8 @@
 
 `width` chains of `depth` works, a join, graphs within the graph at once, the end.
 Works call a model; some fail, some are too slow for their time and heed a cancel
-late, some give large outputs. The answer depends on every node, so a wrong replay
-shows.
+late, some give large outputs, some may be called once only, and ask a person before.
+The answer depends on every node, so a wrong replay shows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agentrun.graph.node import NodeRun
-from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned, Usage, scope_of
+from agentrun.graph.types import (
+    NodeContext,
+    NodeError,
+    NodeKind,
+    NodeResult,
+    Question,
+    Spawned,
+    Usage,
+    scope_of,
+)
+from agentrun.log.asks import read_answer
 from agentrun.log.runlog import INLINE_BYTES_MAX
 from agentrun.proto import log_pb2 as pb
 from tests.support.sim.world import RESPONSE_TOKENS_MAX, Watched, World
@@ -40,6 +50,8 @@ class Plan:
     deaf: set[str]
     """Works that heed a cancel late, and may give a result all the same."""
     large: set[str]
+    asking: set[str]
+    """Works that wait for a person, and whose call is never repeated."""
     fatal: str
     concurrency: int
     budget: dict[str, Any] = field(default_factory=dict)
@@ -72,7 +84,16 @@ class Plan:
 def draw_plan(rng: random.Random) -> Plan:
     inner = [(rng.randint(1, 3), rng.randint(1, 2)) for _ in range(rng.choice([0, 1, 1, 2]))]
     plan = Plan(
-        rng.randint(1, 4), rng.randint(1, 3), inner, {}, set(), set(), set(), "", rng.choice([1, 3, 16])
+        rng.randint(1, 4),
+        rng.randint(1, 3),
+        inner,
+        {},
+        set(),
+        set(),
+        set(),
+        set(),
+        "",
+        rng.choice([1, 3, 16]),
     )
     odd = rng.choice([0.0, 0.3, 0.6])
     plan.failing = {node: rng.randint(1, 2) for node in plan.works if rng.random() < 0.15}
@@ -91,7 +112,17 @@ def draw_plan(rng: random.Random) -> Plan:
         plan.budget = {name: value for name, value in drawn.items() if rng.random() < 0.5}
         plan.budget["onExceeded"] = rng.choice(["Pause", "Fail"])
     plan.budget.setdefault("retries", 1000)
+    _draw_asking(plan, random.Random(str(rng.getstate()[1][:4])))
     return plan
+
+
+def _draw_asking(plan: Plan, rng: random.Random) -> None:
+    """Drawn apart, so that histories without questions stay as they were. A try of an approved call
+    that failed may be followed by another one, so such works do not fail by themselves."""
+    if rng.random() < 0.3:
+        plan.asking = {node for node in plan.works if rng.random() < 0.4} - {plan.fatal}
+        plan.failing = {node: n for node, n in plan.failing.items() if node not in plan.asking}
+        plan.hasty -= plan.asking | set(plan.subs)
 
 
 def value_of(node_id: str) -> int:
@@ -125,8 +156,10 @@ class Graph:
         return NodeResult(output=b"0", spawned=self._chains("", "join"))
 
     async def work(self, node: NodeContext) -> NodeResult:
-        await node.reserve(RESERVED_TOKENS)
-        await self._call(node)
+        called = node.node_id not in self.plan.asking or await self._may_be_called(node)
+        if called:
+            await node.reserve(RESERVED_TOKENS)
+            await self._call(node)
         _, chain, place = node.name.split("-")
         scope = scope_of(node.node_id)
         deeper = int(place) + 1 < self.plan.size(scope)[1]
@@ -134,7 +167,18 @@ class Graph:
         output = str(value_of(node.node_id)).encode()
         if node.node_id in self.plan.large:
             output = output.ljust(INLINE_BYTES_MAX + 1)
-        return NodeResult(output=output, spawned=spawned, usage=Usage(tokens_in=RESPONSE_TOKENS_MAX))
+        usage = Usage(tokens_in=RESPONSE_TOKENS_MAX if called else 0)
+        return NodeResult(output=output, spawned=spawned, usage=usage)
+
+    async def _may_be_called(self, node: NodeContext) -> bool:
+        """As an unsafe tool that needs approval: never twice, and never without a person's yes."""
+        if node.interrupted:
+            return False
+        row = await node.ask(Question(reason="ApprovalRequired", what=node.name))
+        if read_answer(row).decision != pb.DECISION_APPROVE:
+            return False
+        await node.intend()
+        return True
 
     async def _call(self, node: NodeContext) -> None:
         assert isinstance(node, NodeRun)

@@ -7,12 +7,14 @@ After every statement that the database executes and that may have changed a log
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from agentrun.graph.node import NodeRun
 from agentrun.graph.outcome import Outcome
+from agentrun.log.asks import ask_id
 from agentrun.log.clock import Clock
 from agentrun.log.errors import CorruptLog
 from agentrun.log.replay import ATTEMPT, OWN_KINDS, REOPENED, TRY, History, decode
@@ -74,6 +76,12 @@ class Watched:
     crashes_drawn: int = 0
     cancel_asked: bool = False
     cut_off: list[tuple[str, str]] = field(default_factory=list)
+    asking: frozenset[str] = frozenset()
+    """Ids of the nodes whose one call a person has to approve."""
+    approved: set[str] = field(default_factory=set)
+    """Ids of the questions to which the first answer was yes."""
+    executed: Counter[str] = field(default_factory=Counter)
+    """How often the call of such a node was made, by whom ever."""
     told: set[str] = field(default_factory=set)
     """Processes that were told to give up what is in flight."""
 
@@ -147,6 +155,8 @@ class World:
         calls.add((node.node_id, node.try_number))
         if not self.strict:
             return
+        if node.node_id in run.asking:
+            self._check_approval(run, process, node.node_id)
         newer = [at for other, at in run.claims.items() if other > epoch]
         if newer and now > min(newer) + FRESH_SECONDS_MAX + 1e-6:
             self.refuse(
@@ -167,6 +177,14 @@ class World:
                 f"{process} calls {node.node_id}: call {count}, turns and retries are {run.calls_max}"
             )
 
+    def _check_approval(self, run: Watched, process: str, node_id: str) -> None:
+        """Also a process that is fenced off makes such a call once, and with its approval."""
+        run.executed[node_id] += 1
+        if ask_id(run.run_id, node_id, "") not in run.approved:
+            self.refuse(f"{process} calls {node_id} without an approval")
+        if run.executed[node_id] > 1:
+            self.refuse(f"{process} calls {node_id}, whose one call was made before")
+
     # --- how processes ended
 
     def ended(self, run: Watched, process: str, epoch: int, outcome: Outcome) -> None:
@@ -183,6 +201,9 @@ class World:
         for process, epoch, outcome in run.returned:
             if self.strict and outcome.paused and run.finals.get(epoch):
                 self.refuse(f"{process} ended with {outcome}, and its epoch has a final record")
+        for node_id in run.executed if self.strict else ():
+            if node_id in run.history.done and ask_id(run.run_id, node_id, "") not in run.history.consumed:
+                self.refuse(f"{node_id} was called, and no record names its approval")
         ended = {process for process, _, _ in run.returned}
         for process, node_id in run.cut_off:
             if process in ended and process not in run.told:

@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 
 from agentrun.graph import executor as executor_module
+from agentrun.graph.asking import Asking
 from agentrun.graph.budget import Budget
 from agentrun.graph.drive import Drive
 from agentrun.graph.executor import Executor, Outcome
 from agentrun.graph.node import NodeRun
 from agentrun.graph.scopes import Scopes
+from agentrun.graph.types import Question
 from agentrun.log.appender import Appender
+from agentrun.log.asks import answer_row
 from agentrun.log.claim import _Claim
 from agentrun.log.errors import StoreUnavailable
 from agentrun.log.final import final_record
 from agentrun.log.memory import Database, MemoryStore
 from agentrun.log.runlog import RunLog
-from agentrun.log.store import LogRow, Token
+from agentrun.log.store import InboxRow, LogRow, Token
 from agentrun.log.tail import Tail
 from agentrun.proto import log_pb2 as pb
 from tests.support.sim.history import Run
@@ -228,6 +231,45 @@ def test_a_graph_that_is_closed_behind_its_nodes_record_is_found(monkeypatch: py
     # A cancelled try that waits for its own record would hide this fault.
     monkeypatch.setattr(RunLog, "landed", at_once)
     assert found()
+
+
+# --- people
+
+
+def test_a_call_without_its_approval_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(self: Asking, node_id: str, question: Question) -> InboxRow:
+        return answer_row(node_id, approve=True, by="nobody")
+
+    monkeypatch.setattr(Asking, "answer", answer)
+    assert "without an approval" in found()
+
+
+def test_an_approved_call_that_is_made_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an intent a process that died in the call leaves no trace of it."""
+
+    async def intend(self: NodeRun) -> None:
+        return None
+
+    monkeypatch.setattr(NodeRun, "intend", intend)
+    assert "was made before" in found()
+
+
+def test_an_answer_whose_use_is_not_recorded_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def ask(self: NodeRun, question: Question) -> InboxRow:
+        return await self._host.asking.answer(self.node_id, question)
+
+    monkeypatch.setattr(NodeRun, "ask", ask)
+    assert "no record names its approval" in found()
+
+
+def test_a_run_that_waits_for_ever_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is asked for an answer looks only at what was there when the process came."""
+
+    async def read(self: Asking) -> list[str]:
+        return []
+
+    monkeypatch.setattr(Asking, "read", read)
+    assert "do not end" in found()
 
 
 # --- around it
