@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -135,6 +136,30 @@ def test_a_server_that_is_away_at_the_start_parks_the_run_until_it_is_resumed(
     ended = agentrun("resume", run_id)
     assert (ended.code, ended.out) == (0, "the end\n"), ended.err
     assert len(lines(counted)) == 1
+
+
+@pytest.mark.parametrize("way", ["stdio", "http"])
+def test_a_drain_does_not_wait_for_a_call_that_never_ends(
+    agentrun: Commands, run_id: str, counted: Path, http_server: HttpServer, way: str
+) -> None:
+    turns: list[dict[str, Any]] = [{"toolCalls": [call("charge", n=1, seconds=600.0)]}, {"text": "the end"}]
+    file = agentrun.write(manifest(turns, [counting(way, counted, http_server)]))
+    running = agentrun.start("run", file, "--run-id", run_id)
+    running.until(lambda: len(lines(counted)) == 1)
+    running.signal(signal.SIGTERM)
+    ended = running.wait()
+    assert ended.code == 75
+    assert ended.seconds < 9.0  # its grace is 5 s
+    ended = agentrun("resume", run_id)
+    assert (ended.code, ended.out) == (0, "the end\n"), ended.err
+    assert outcome(agentrun, run_id, "call-1-0")["outcome"] == "TOOL_OUTCOME_UNKNOWN"
+    assert len(lines(counted)) == 1
+
+
+def test_the_example_runs(agentrun: Commands) -> None:
+    ended = agentrun("run", ROOT / "examples/mcp.yaml")
+    assert (ended.code, ended.out) == (0, "The clock server has told us.\n"), ended.err
+    assert "convert_time ok" in ended.err
 
 
 def git(folder: Path, *words: str) -> str:

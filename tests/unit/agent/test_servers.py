@@ -162,6 +162,14 @@ def test_what_is_attached_to_a_result_is_kept_beside_it_and_not_told() -> None:
     assert bench.result("call-1-0").content == "[image/png, 8196 bytes]"
 
 
+@pytest.mark.parametrize(("choice", "reason"), [("read", "Completed"), ("reed", "ToolNotFound")])
+def test_a_choice_of_a_tool_is_checked_when_the_servers_have_listed_theirs(choice: str, reason: str) -> None:
+    asked = one_call("read", {"name": "files", "mcp": {"command": ["x"]}})
+    asked["spec"]["agent"]["model"]["settings"] = {"toolChoice": choice}
+    bench = ServerBench(asked, {"": [entry("files", [READ])]})
+    assert bench.resume().reason == reason
+
+
 def test_a_tool_that_no_provider_takes_is_left_out_and_named() -> None:
     bad = ServerTool(name="bad", parameters={"type": "string"})
     bench = ServerBench(one_call(), {"": [entry("files", [bad, READ])]})

@@ -17,10 +17,12 @@ import json
 import logging
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import count
+from pathlib import Path
 from typing import Any, cast
 
 import anyio
@@ -54,8 +56,10 @@ logger = logging.getLogger(__name__)
 
 
 def environment(own: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
-    """Of a server's process."""
-    return {name: inherited[name] for name in INHERITED if name in inherited} | dict(own)
+    """Of a server's process. Programs beside the runner's own Python are found, behind all others."""
+    found = {name: inherited[name] for name in INHERITED if name in inherited}
+    found["PATH"] = os.pathsep.join(filter(None, [found.get("PATH"), str(Path(sys.executable).parent)]))
+    return found | dict(own)
 
 
 @asynccontextmanager
