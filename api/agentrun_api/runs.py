@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
+from agentrun.local.reading import read_answer, read_log
 from agentrun.log.store import LogStore, RunInfo
 from agentrun.log.summary import Phase
 from agentrun.spec import AgentRun, ManifestError, load_manifest
@@ -20,7 +21,7 @@ from agentrun_api.executor import Signal, StartRefused
 from agentrun_api.pages import Page, read_token
 from agentrun_api.problems import FieldProblem, Problem, ProblemDetails
 from agentrun_api.services import Services, find_run, services_of
-from agentrun_api.shapes import Cancel, Resume, RunList, RunView
+from agentrun_api.shapes import AnswerView, Cancel, Resume, RunList, RunView
 from agentrun_api.views import run_entry, run_view
 
 router = APIRouter(tags=["runs"])
@@ -107,6 +108,19 @@ async def get(request: Request, caller: Caller, run_id: str) -> RunView:
     """In constant size; what the run did is in its events."""
     services, info = await _of(request, caller, run_id, Verb.GET)
     return await _view(services, info)
+
+
+@router.get(
+    "/v1/runs/{run_id}/answer", summary="A run's answer", response_model=AnswerView, responses=_CONFLICT
+)
+async def answer(request: Request, caller: Caller, run_id: str) -> AnswerView:
+    """All of it; a run's own view has the beginning."""
+    services, info = await _of(request, caller, run_id, Verb.GET)
+    text = await read_answer(services.store, info, (await read_log(services.store, info)).history)
+    if text is None:
+        stand = services.executor.stand(info)
+        raise Problem(409, "NoAnswer", f"run {run_id} has no answer: {stand.phase} {stand.reason}".rstrip())
+    return AnswerView(text=text)
 
 
 @router.post(

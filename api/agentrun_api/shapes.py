@@ -34,6 +34,7 @@ class RunEntry(Shape):
     reason: str = Field(description="Why, as one word; may be empty.")
     message: str = Field(description="The same for people; may be empty.")
     attempt: int = Field(description="Number of the newest attempt; 0 before the first.")
+    head: int = Field(description="Records of its log, as far as its summary knows.")
     turns: int = Field(description="Turns of models that it has used.")
     tokens: int = Field(description="Tokens that it has used.")
     created_at: str | None = Field(description="RFC 3339, by the database's clock.")
@@ -84,6 +85,12 @@ class ResultView(Shape):
     preview: str = Field(description="At most 1 KiB of it.")
     size_bytes: int
     digest: str = Field(description="sha256 of the whole answer.")
+
+
+class AnswerView(Shape):
+    """The whole answer of a run that has ended well."""
+
+    text: str
 
 
 class RunView(RunEntry):

@@ -28,7 +28,8 @@ def run_entry(info: RunInfo, stand: Stand) -> RunEntry:
 
 
 def _entry(info: RunInfo, stand: Stand) -> dict[str, Any]:
-    used = summary_of(info).get("budget", {})
+    summary = summary_of(info)
+    used = summary.get("budget", {})
     return {
         "run_id": str(info.run.run_id),
         "name": info.run.name,
@@ -37,6 +38,7 @@ def _entry(info: RunInfo, stand: Stand) -> dict[str, Any]:
         "reason": stand.reason,
         "message": stand.message,
         "attempt": info.run.attempt,
+        "head": summary.get("head", 0),
         "turns": used.get("turns", 0),
         "tokens": used.get("tokens", 0),
         "created_at": instant(info.run.created_at),

@@ -135,6 +135,28 @@ class Client:
         """How a run stands."""
         return await self._json("GET", _path(run_id))
 
+    async def answer(self, run_id: str) -> str:
+        """The whole answer of a run that has ended well."""
+        return str((await self._json("GET", _path(run_id, "answer")))["text"])
+
+    async def approvals(self, run_id: str) -> list[dict[str, Any]]:
+        """Its calls that wait for a person."""
+        found: list[dict[str, Any]] = (await self._json("GET", _path(run_id, "approvals")))["approvals"]
+        return found
+
+    async def decide(
+        self,
+        run_id: str,
+        id_: str,
+        *,
+        approve: bool,
+        reason: str = "",
+        arguments: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Answers one of them; the first answer stands."""
+        body = {"id": id_, "approve": approve, "reason": reason, "arguments": arguments}
+        return await self._json("POST", _path(run_id, "approvals"), json=body)
+
     async def suspend(self, run_id: str) -> dict[str, Any]:
         """Parks it."""
         return await self._json("POST", _path(run_id, "suspend"))

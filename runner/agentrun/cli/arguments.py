@@ -77,6 +77,11 @@ def _command(commands: argparse._SubParsersAction[Parser], name: str, says: str)
         metavar="DSN",
         help="a postgresql:// URL (default: AGENTRUN_DATABASE_URL, else a Postgres of this machine's own)",
     )
+    made.add_argument(
+        "--server",
+        metavar="URL",
+        help="ask an agentrun API for it (default: AGENTRUN_SERVER, where no --store is named)",
+    )
     return made
 
 

@@ -36,6 +36,7 @@ COMMANDS_GROUP = "agentrun.commands"
 """Entry points of commands that are not of this package."""
 
 LOG_VARIABLE = "AGENTRUN_LOG"
+SERVER_VARIABLE = "AGENTRUN_SERVER"
 
 masks = Masks(characters_min=4)
 """Secrets that no line for people shows: those of this process's run, once they are read."""
@@ -84,7 +85,8 @@ def _run(argv: Sequence[str]) -> int:
         return EXIT_CANNOT_START
     _set_up_log()
     gc.disable()  # what is imported stays: looking through it in vain costs a tenth of the start
-    command = import_module(f"agentrun.cli.{args.command}")
+    remote = args.server or ("" if args.store else os.environ.get(SERVER_VARIABLE, ""))
+    command = import_module("agentrun.cli.remote" if remote else f"agentrun.cli.{args.command}")
     gc.freeze()
     gc.enable()
     code: int = command.run(args)
@@ -129,7 +131,8 @@ def _tell(error: Exception) -> int:
     if isinstance(error, Fenced):
         say(f"another process has taken the run over ({error.why})")
         return EXIT_FENCED
-    if isinstance(error, LocalError | LogError) or type(error).__name__ in ("ManifestError", "SetupError"):
+    foreseen = ("ManifestError", "SetupError", "ApiError", "ServerUnavailable")
+    if isinstance(error, LocalError | LogError) or type(error).__name__ in foreseen:
         for line in str(error).splitlines() or [type(error).__name__]:
             say(line)
         return EXIT_CANNOT_START
