@@ -131,6 +131,10 @@ class Bench:
     def definition(self) -> bytes:
         return b""
 
+    def store(self, hook: Hook = _nothing) -> Any:
+        """A store of a process of its own."""
+        return HookedStore(self.database, hook)
+
     # --- running
 
     def run(
@@ -158,7 +162,7 @@ class Bench:
         return found
 
     async def _main(self, crash: Crash | None, during: During | None, previous: AttemptOutcome) -> object:
-        store = MemoryStore(self.database)
+        store = self.store()
         if await store.get_run(self.run_id) is None:
             row = RunRow(run_id=self.run_id, owner="test", name="t", definition=self.definition(), digest="")
             await store.create_run(row)
@@ -207,7 +211,7 @@ class Bench:
                 self.loop.kill(process)
                 await self.loop.create_future()
 
-        store = HookedStore(self.database, hook)
+        store = self.store(hook)
         self.stores.append(store)
         kinds, root = self.plan()
         log = await claim(
@@ -246,7 +250,7 @@ class Bench:
         """As a new retry token does it: the run that ended goes on."""
 
         async def main() -> None:
-            store = MemoryStore(self.database)
+            store = self.store()
             info = await store.get_run(self.run_id)
             assert info is not None
             head = self.history.head
@@ -262,6 +266,10 @@ class Bench:
 
     @property
     def rows(self) -> list[tuple[int, bytes]]:
+        return self.read_rows()
+
+    def read_rows(self) -> list[tuple[int, bytes]]:
+        """The log as it stands."""
         return sorted(self.database.runs[self.run_id].log.items())
 
     @property

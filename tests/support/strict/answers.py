@@ -39,6 +39,9 @@ BROKEN = ("", " ", "null", "[1]", '"text"', '{"item": ', '{"a":1}{"b":2}', "{'it
 NAMES = ("nope", "bad name!", "", "x" * 80)
 """Tools that no agent has."""
 
+HOWS = ("ok",) * 8 + ("empty", "error", "raise", "busy", "unreachable", "slow", "hang", "long")
+"""What becomes of a call: see `tools`."""
+
 IDS = ("", "call_0", "call_0", "abc", "with space/é", "i" * 300, "turn-3", "call_0_0", "call_1_0")
 """Ids of calls that come twice, not at all, or in a form that providers refuse themselves."""
 
@@ -196,7 +199,7 @@ class Author:
 
     def _arguments(self) -> str:
         rng = self.rng
-        how = rng.choice(["ok"] * 8 + ["empty", "error", "raise", "busy", "unreachable", "slow", "hang"])
+        how = rng.choice(HOWS)
         seconds = round(rng.choice([0.0, 0.05, 0.4, 2.0]) * rng.random(), 3)
         item = rng.choice(ITEMS) if rng.random() < 0.4 else f'"{self._count}"'
         written = f'{{"item":{item},"how":"{how}","seconds":{seconds}}}'

@@ -1,10 +1,11 @@
 """One seeded history: a manifest's agent, a strict provider, and processes that come and go.
 
-    History(seed, ANTHROPIC).execute()
+    History(seed, "anthropic").execute()
 
 Each process is a new session over nothing but the log. It is killed in any step, around any
-append or at any moment, drained, cancelled, or let be, until the run has ended; then `check` looks
-at the log, at what the tools have seen and at what the provider has said.
+append or at any moment, drained, cancelled, or let be, until the run has ended. Between two of
+them a person answers calls that wait and gives room in the budget. Then `check` looks at the
+log, at what the tools have seen and at what the provider has said.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from typing import Any
 from unittest import mock
 
 from agentrun.agent import prepare
-from agentrun.graph.executor import Executor, RetryWaits
+from agentrun.graph.executor import Executor, Outcome, RetryWaits
 from agentrun.graph.types import NodeKind, Spawned, scope_of
+from agentrun.log.asks import answer_row, waiting
 from agentrun.log.replay import OWN_KINDS
-from agentrun.log.store import AttemptOutcome
+from agentrun.log.store import AttemptOutcome, InboxRow
 from agentrun.models import transport
 from agentrun.models.wire.ids import calls_of
 from agentrun.proto import log_pb2
@@ -44,8 +46,13 @@ SHAPES: Mapping[str, Callable[[], Shape]] = {
 }
 PROCESSES_MAX = 7
 """So many are disturbed; those behind them are let be."""
+PROCESSES_AFTER_MAX = 40
+"""So many of those bring any run to its end, each answered and given room in its budget."""
 
 _SUBS = ("helper", "deep")
+_TOOLS = ("look", "put", "send", "ask_send", "resend")
+_FAILURES = ("OutputTruncated", "LoopDetected", "OutputInvalid")
+"""Ends that a model may bring about."""
 
 
 def manifest(rng: random.Random, provider: str) -> dict[str, Any]:
@@ -62,36 +69,37 @@ def manifest(rng: random.Random, provider: str) -> dict[str, Any]:
             "agent": own,
             "agents": agents if with_agents else [],
             "concurrency": rng.choice([1, 2, 5, 16]),
-            "budget": {"retries": 10_000},
+            "budget": {"retries": 10_000, **rng.choice([{}, {}, {"tokens": 8000}, {"turns": 3}])},
         },
     }
 
 
 def _agent(rng: random.Random, provider: str, name: str, agents: tuple[str, ...]) -> dict[str, Any]:
     tools = [
-        _tool("look", "read_only"),
-        _tool("put", "idempotent"),
-        _tool("send", "unsafe"),
-        _tool("resend", "unsafe", onUnknown="Retry"),
-        *({"agent": agent} for agent in agents),
+        _tool(rng, "look", "read_only"),
+        _tool(rng, "put", "idempotent"),
+        _tool(rng, "send", "unsafe"),
+        _tool(rng, "ask_send", "unsafe", onUnknown="Ask"),
+        _tool(rng, "resend", "unsafe", onUnknown="Retry"),
+        *({"agent": agent, **_asked(rng)} for agent in agents),
     ]
     rng.shuffle(tools)
     settings = rng.choice([{}, {"maxTokens": 500}, {"temperature": 0.25}])
     model = {"name": f"{provider}:strict", "baseURL": "http://strict.test", "settings": settings}
     instructions = rng.choice(["Be brief.", " Spaces. \n", "é \u2028 <b>"])
-    agent = {"model": model, "tools": tools[: rng.choice([0, 2, 5, 5, 5])], "instructions": instructions}
+    agent = {"model": model, "tools": tools[: rng.choice([0, 2, 6, 6, 6])], "instructions": instructions}
+    if rng.random() < 0.1:
+        agent["outputSchema"] = {"type": "object", "properties": {"x": {"type": "string"}}}
     return {"name": name, "description": f"Does what {name} does.", **agent} if name else agent
 
 
-def _tool(name: str, effect: str, **more: Any) -> dict[str, Any]:
-    entrypoint = f"tests.support.strict.tools:{name}"
-    return {
-        "name": name,
-        "python": {"entrypoint": entrypoint},
-        "effect": effect,
-        "timeoutSeconds": 20,
-        **more,
-    }
+def _tool(rng: random.Random, name: str, effect: str, **more: Any) -> dict[str, Any]:
+    python = {"entrypoint": f"tests.support.strict.tools:{name}"}
+    return {"name": name, "python": python, "effect": effect, "timeoutSeconds": 20, **more, **_asked(rng)}
+
+
+def _asked(rng: random.Random) -> dict[str, Any]:
+    return {"requireApproval": {"policy": "Always"}} if rng.random() < 0.15 else {}
 
 
 class StrictBench(AgentBench):
@@ -112,31 +120,54 @@ class StrictBench(AgentBench):
         self._kept.append(prepared)  # an SDK closes itself in a task when it is forgotten
         return prepared.kinds, prepared.root
 
+    def post(self, row: InboxRow) -> None:
+        """A person's answer; another one may have come first."""
+
+        async def main() -> None:
+            await self.store().post(self.run_id, row)
+
+        self.loop.run(main())
+
 
 class History:
     """See the module's docstring."""
 
-    def __init__(self, seed: int, provider: str) -> None:
+    def __init__(self, seed: int, provider: str, bench: Callable[..., StrictBench] = StrictBench) -> None:
         self.rng = random.Random(f"{provider} {seed}")
         self.ledger = Ledger(SHAPES[provider](), seed, _SUBS)
         wire = Wire(self.ledger, random.Random(seed), trouble=self.rng.choice([0.0, 0.1, 0.3]))
-        self.bench = StrictBench(manifest(self.rng, provider), wire, seed=seed)
+        self.bench = bench(manifest(self.rng, provider), wire, seed=seed)
         self.cancelled = False
 
     def execute(self) -> None:
         """Runs it to its end, and checks it."""
         bench, previous = self.bench, AttemptOutcome.DISRUPTED
-        for _ in range(PROCESSES_MAX):
-            crash, during = self._fate()
+        for process in range(PROCESSES_MAX + PROCESSES_AFTER_MAX):
+            crash, during = self._fate() if process < PROCESSES_MAX else (None, None)
             found = bench.run(crash, during=during, previous=previous)
             previous = AttemptOutcome.CRASHED if found is None else AttemptOutcome.PAUSED
             self._refused()
             if bench.history.final is not None:
                 break
-        while bench.history.final is None:
-            bench.run(previous=previous)
-            self._refused()
+            self._steer(found, certainly=process >= PROCESSES_MAX)
         self.check()
+
+    def _steer(self, found: Outcome | None, *, certainly: bool) -> None:
+        """What a person does while no process is at work."""
+        if found is not None and found.reason == "BudgetExceeded":
+            for limit in ("tokens", "turns"):
+                if limit in self.bench.budget:
+                    self.bench.budget[limit] += 20_000 if limit == "tokens" else 3
+        for asked in waiting(self.bench.history):
+            if certainly or self.rng.random() < 0.7:
+                self.bench.post(self._answer(asked.id))
+
+    def _answer(self, asked: str) -> InboxRow:
+        rng = self.rng
+        other = f'{{"task": "Another task, {asked}."}}'  # no two agents are asked the same
+        changed = rng.choice(["", "", '{"item": "changed"}', other])
+        approve = rng.random() < 0.6
+        return answer_row(asked, approve=approve, by="ann", reason="so", arguments=changed if approve else "")
 
     def _fate(self) -> tuple[Crash | None, During | None]:
         rng = self.rng
@@ -182,7 +213,7 @@ class History:
         final = history.final
         assert final is not None and history.final_seq == history.head
         if final.final.outcome == log_pb2.OUTCOME_FAILED:
-            assert final.final.reason in ("OutputTruncated", "LoopDetected"), final.final
+            assert final.final.reason in _FAILURES, final.final
         elif not self.cancelled:
             assert final.final.outcome == log_pb2.OUTCOME_SUCCEEDED, final.final
         self._check_turns()
@@ -228,18 +259,22 @@ class History:
         assert len(set(keys.values())) == len(keys), "two calls share a key"
         assert all(effect.key == keys[effect.node_id] for effect in effects), "a call has two keys"
         counts = Counter((effect.tool, effect.node_id) for effect in effects)
+        again = Counter(
+            record.parents[0] for record in self.bench.records if record.error.reason == "OutcomeUnknown"
+        )
         for (tool, node_id), count in counts.items():
-            assert tool != "send" or count == 1, f"{node_id} was sent {count} times"
+            allowed = {"send": 1, "ask_send": 1 + again[node_id]}.get(tool, count)
+            assert count <= allowed, f"{node_id} was sent {count} times"
         for node_id, record in self.bench.history.done.items():
             if record.kind != "tool_call":
                 continue
             result = _result(record)
-            if result.name not in ("look", "put", "send", "resend"):
+            if result.name not in _TOOLS:
                 continue
             count = counts[result.name, node_id]
             if result.outcome == pb.TOOL_OUTCOME_OK:
                 assert count >= 1, f"{node_id} says that it was made"
-            if result.outcome == pb.TOOL_OUTCOME_NOT_RUN:
+            if result.outcome in (pb.TOOL_OUTCOME_NOT_RUN, pb.TOOL_OUTCOME_DENIED):
                 assert count == 0, f"{node_id} says that it was not made, and was {count} times"
 
     def _check_sums(self) -> None:

@@ -34,6 +34,8 @@ async def _act(tool: str, context: ToolContext, item: Any, how: str, seconds: fl
         raise RuntimeError("broken: \ud800 \x00")
     if how == "error":
         return ToolOutput(content="\n", is_error=True)
+    if how == "long":
+        return f"{item}\n" * 20_000
     return "" if how == "empty" else {"item": item}
 
 
@@ -50,6 +52,11 @@ async def put(context: ToolContext, item: Any = None, how: str = "ok", seconds: 
 async def send(context: ToolContext, item: Any = None, how: str = "ok", seconds: float = 0.0) -> Any:
     """Sends something away."""
     return await _act("send", context, item, how, seconds)
+
+
+async def ask_send(context: ToolContext, item: Any = None, how: str = "ok", seconds: float = 0.0) -> Any:
+    """Sends something away, and asks whether to do it again."""
+    return await _act("ask_send", context, item, how, seconds)
 
 
 async def resend(context: ToolContext, item: Any = None, how: str = "ok", seconds: float = 0.0) -> Any:
