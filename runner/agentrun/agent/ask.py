@@ -16,10 +16,11 @@ from agentrun.graph.types import NodeContext, NodeError, Usage
 from agentrun.models import Model, ModelError, ModelRequest, ModelResponse, estimate_tokens
 from agentrun.models.base import Usage as ModelUsage
 from agentrun.models.limits import RateLimits
+from agentrun.models.settings import unset_max_tokens
 from agentrun.proto import transcript_pb2 as pb
 
 OUTPUT_TOKENS_RESERVED = 4096
-"""A turn's largest output, for the budget, where the manifest sets no maxTokens."""
+"""A turn's largest output, for the budget, where neither the manifest nor the request sets one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,12 @@ class AgentModel:
         """As the manifest sets it."""
         value = self.settings.get("maxTokens")
         return int(value) if value else None
+
+    @property
+    def reserved_output_tokens(self) -> int:
+        """A turn's largest output, for the budget."""
+        asked = self.max_output_tokens or unset_max_tokens(self.model.name)
+        return asked or OUTPUT_TOKENS_RESERVED
 
 
 class _Paused(Exception):
@@ -93,7 +100,7 @@ async def _request(
 ) -> ModelResponse:
     """Waits for the model's pause and for room in the budget, and asks once."""
     told = estimate_tokens(replace(request, messages=()))
-    tokens = told + conversation_tokens + (request.max_output_tokens or OUTPUT_TOKENS_RESERVED)
+    tokens = told + conversation_tokens + (request.max_output_tokens or asked.reserved_output_tokens)
 
     async def before_send() -> None:
         await node.confirm()

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentrun.agent.ask import OUTPUT_TOKENS_RESERVED, AgentModel, ask, usage_of
+from agentrun.agent.ask import AgentModel, ask, usage_of
 from agentrun.agent.conversation import Conversation, text_of
 from agentrun.agent.window import Window, plan
 from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Spawned, scope_of
@@ -143,8 +143,8 @@ def _next_step(node: NodeContext, job: Job, *, refused: bool) -> Spawned | None:
 
 def _output_tokens(job: Job, window: Window) -> int:
     """The largest answer to a turn's request."""
-    reserved = min(OUTPUT_TOKENS_RESERVED, int(window.tokens * _RESERVED_PART_MAX))
-    return max(model.max_output_tokens or reserved for model in job.models)
+    most = int(window.tokens * _RESERVED_PART_MAX)
+    return max(model.max_output_tokens or min(model.reserved_output_tokens, most) for model in job.models)
 
 
 def _is_refused(node: NodeContext, turn: str) -> bool:

@@ -130,8 +130,9 @@ class Budget:
         return self.totals.retries + len(self._retries) < self.limits.retries
 
     async def reserve(self, node_id: str, tokens: int) -> None:
-        """Waits until `tokens` fit, or until nothing else is in flight; LimitReached where none are left."""
-        while not self._fits(tokens):
+        """Waits until `tokens` fit, or until nothing else is in flight; LimitReached where none are left.
+        Takes the place of what the node had reserved before."""
+        while not self._fits(node_id, tokens):
             future = asyncio.get_running_loop().create_future()
             self._waiting.append(future)
             await future
@@ -150,7 +151,7 @@ class Budget:
         if self._closed is not None:
             raise self._closed
 
-    def _fits(self, tokens: int) -> bool:
+    def _fits(self, node_id: str, tokens: int) -> bool:
         if self._closed is not None:
             raise self._closed
         limit, used = self.limits.tokens, self.totals.tokens
@@ -158,7 +159,8 @@ class Budget:
             return True
         if used >= limit:
             raise LimitReached("tokens", f"{used} of {limit} tokens are used")
-        return not self._reserved or used + sum(self._reserved.values()) + tokens <= limit
+        others = [reserved for id_, reserved in self._reserved.items() if id_ != node_id]
+        return not others or used + sum(others) + tokens <= limit
 
     def release(self, node_id: str) -> None:
         """Gives back what the node has reserved, for what is to run below it."""

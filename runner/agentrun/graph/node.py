@@ -141,6 +141,7 @@ class NodeRun:
         self._begin()  # waiting for room is not running
 
     async def wait(self, seconds: float) -> None:
+        self._host.budget.release(self.node_id)  # what it had room for is not on its way
         self._idle_since = self._log.clock.monotonic()
         try:
             await self._host.budget.wait(seconds)

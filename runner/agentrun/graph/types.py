@@ -111,7 +111,8 @@ class NodeContext(Protocol):
         """Waits until a call of at most so many tokens fits the budget."""
 
     async def wait(self, seconds: float) -> None:
-        """Waits, as one that is not running. NotLaunched as soon as nothing more is launched."""
+        """Waits, as one that is not running and has reserved nothing. NotLaunched as soon as nothing
+        more is launched."""
 
     async def confirm(self) -> None:
         """Returns when this process may call out. Await it as the last step before each call."""

@@ -20,7 +20,7 @@ from agentrun.models.base import ModelError, ModelRequest, ModelResponse, ModelS
 from agentrun.models.convert import Marks, library_messages, library_parameters
 from agentrun.models.errors import clip
 from agentrun.models.options import CACHE, STREAM, fields_of
-from agentrun.models.settings import library_settings, merged
+from agentrun.models.settings import ANTHROPIC_MAX_TOKENS, library_settings, merged
 from agentrun.models.streams.reader import Reader
 from agentrun.models.wire import Dialect, anthropic, chat, google, responses
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as LibraryModel
     from pydantic_ai.settings import ModelSettings
 
-ANTHROPIC_MAX_TOKENS = 16_384
-"""The largest answer asked of Anthropic when nothing else is said: its API has no default."""
 ANTHROPIC_TIMEOUT_SECONDS = 86400.0
 NO_KEY = "no-key"
 """Sent to a server of one's own that asks for none: SDKs insist on one."""

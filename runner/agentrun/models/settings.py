@@ -13,7 +13,15 @@ from typing import Any
 from agentrun.models.base import ModelError, ModelRequest
 
 _PLAIN = {"temperature": "temperature", "topP": "top_p", "seed": "seed"}
+ANTHROPIC_MAX_TOKENS = 16_384
+"""The largest answer asked of Anthropic when nothing else is said: its API has no default."""
+
 _MODES = ("auto", "required", "none")
+
+
+def unset_max_tokens(name: str) -> int | None:
+    """The largest answer asked of a model where the manifest sets no maxTokens; None: not limited."""
+    return ANTHROPIC_MAX_TOKENS if name.partition(":")[0] == "anthropic" else None
 
 
 def merged(own: Mapping[str, Any], request: ModelRequest) -> dict[str, Any]:
