@@ -12,9 +12,9 @@ from tests.support.agents import AgentBench, agent, manifest
 
 def fanned(width: int, sub: dict[str, Any], **budget: Any) -> AgentBench:
     """Sub-agents that all ask at the same time, in one batch."""
-    calls = [{"name": "sub", "arguments": {"task": f"part {n}"}} for n in range(width)]
+    calls: list[dict[str, Any]] = [{"name": "sub", "arguments": {"task": f"part {n}"}} for n in range(width)]
     usage = {"inputTokens": 1, "outputTokens": 1}
-    turns = [{"toolCalls": calls, "usage": usage}, {"text": "done", "usage": usage}]
+    turns: list[dict[str, Any]] = [{"toolCalls": calls, "usage": usage}, {"text": "done", "usage": usage}]
     what = manifest(turns, [{"agent": "sub"}], agents={"sub": sub}, budget=budget, concurrency=64)
     return AgentBench(what)
 
