@@ -350,6 +350,12 @@ async def flaky(times: int, context: ToolContext) -> str:
     return "at last"
 
 
+async def silent(context: ToolContext) -> str:
+    """Does what it does without a word."""
+    _enter("silent", context, None)
+    return ""
+
+
 async def hang(context: ToolContext) -> str:
     """Never answers."""
     _enter("hang", context, None)

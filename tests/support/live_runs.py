@@ -35,6 +35,10 @@ class LiveRun:
         self.run_id = uuid4()
         self.database = Database(time.time)
 
+    def change(self, manifest: Mapping[str, Any]) -> None:
+        """For the next process."""
+        self.spec = parse_object(manifest, source="a test").spec
+
     def go(self, *, seconds_max: float = 60.0, **session: Any) -> Outcome:
         """One process, to its end."""
 

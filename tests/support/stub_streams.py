@@ -97,7 +97,8 @@ def _anthropic_block(event: Callable[..., Event], index: int, block: Mapping[str
     if kind == "thinking":
         yield delta("signature_delta", signature=block["signature"])
     if kind in ("tool_use", "server_tool_use"):
-        yield from (delta("input_json_delta", partial_json=piece) for piece in cut(_dumps(block["input"])))
+        written = block["input"] if isinstance(block["input"], str) else _dumps(block["input"])
+        yield from (delta("input_json_delta", partial_json=piece) for piece in cut(written))
     yield event("content_block_stop", index=index)
 
 

@@ -67,7 +67,7 @@ _BY_CODE = {
 }
 
 # Codes that say less than the status beside them ("invalid_request_error" comes with 401 and 404 too).
-_VAGUE = {"invalid_request_error", "api_error", "server_error"}
+_VAGUE = {"invalid_request_error", "invalid_argument", "api_error", "server_error"}
 
 # Servers without a code for it say it in words.
 _CONTEXT_WORDS = (

@@ -59,7 +59,10 @@ def _read_part(turn: pb.AssistantTurn, wire: dict[str, Any], text: str, index: i
         part = turn.parts.add()
         part.tool_call.name = as_text(call.get("name"))
         part.tool_call.wire_id = as_text(call.get("id"))
-        part.tool_call.arguments = safe_text(raw(text, *path, "functionCall", "args") or "")
+        given = call.get("args")
+        # A server that is only almost compatible sends the arguments as a string.
+        written = as_text(given) if isinstance(given, str) else raw(text, *path, "functionCall", "args")
+        part.tool_call.arguments = safe_text(written or "")
         part.provider_details = extras(wire, "functionCall")
     elif isinstance(wire.get("text"), str):
         details = extras(wire, "text", "thought")
