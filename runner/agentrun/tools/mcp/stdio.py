@@ -185,6 +185,7 @@ class _Pipes:
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS_MAX / 3):
                     await asyncio.gather(*self._tasks, return_exceptions=True)
+                    await self._process.wait()
             transport = getattr(self._process, "_transport", None)
             if transport is not None:  # a pipe that a grandchild holds open would keep it
                 transport.close()
