@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,10 @@ from agentrun.log.memory import MemoryStore
 from agentrun.log.store import InboxRow
 from agentrun.proto import log_pb2
 from agentrun.proto import transcript_pb2 as pb
+from agentrun.spec.approval import ApprovalRule
+from agentrun.tools.base import ServerTool
 from tests.support.agents import AgentBench, Crash, agent, call, manifest, tool
+from tests.support.tool_servers import FakeServer, ServerBench, entry
 
 ALWAYS = {"policy": "Always"}
 OVER_100 = {"policy": "When", "when": [{"argument": "amount", "operator": "Gt", "values": ["100"]}]}
@@ -44,8 +48,9 @@ def asked(run: AgentBench) -> list[Waiting]:
 
 
 def answer(run: AgentBench, approve: bool = True, *, of: int = 0, **more: Any) -> str:
-    """Answers one of the calls that wait; its id."""
-    id_ = asked(run)[of].id
+    """Answers one of the calls that nobody has answered; its id."""
+    given = run.database.runs[run.run_id].inbox
+    id_ = [waits.id for waits in asked(run) if waits.id not in given][of]
     assert post(run, answer_row(id_, approve=approve, by="ann", **more))
     return id_
 
@@ -347,12 +352,36 @@ def test_a_sub_agent_itself_may_need_approval() -> None:
         ("call-1-0", "helper"),
         ("call-1-1", "helper"),
     ]
-    answer(run, of=0)
-    answer(run, approve=False, of=1)
+    answer(run)
+    answer(run, approve=False)
     assert run.resume().reason == "Completed"
     assert run.starts("echo") == 1
     assert run.result("call-1-0").answered.answer.by == "ann"
     assert run.result("call-1-1").outcome == pb.TOOL_OUTCOME_DENIED
+    run.check_transcripts()
+
+
+# --- tool servers
+
+
+def test_an_entry_for_a_server_has_one_rule_for_all_of_its_tools() -> None:
+    rule = ApprovalRule.model_validate(OVER_100)
+    tools = [ServerTool(name=name, parameters={"type": "object"}) for name in ("pay", "refund")]
+    shop = entry("shop", tools, approval=rule)
+    free = entry("free", [ServerTool(name="tip", parameters={"type": "object"})])
+    calls = [call(name, amount=amount) for name in ("pay", "refund", "tip") for amount in (100, 101)]
+    run = ServerBench(manifest([{"toolCalls": calls}, DONE], []), {"": [shop, free]})
+    assert run.resume().reason == "ApprovalRequired"
+    assert [(waits.node_id, waits.what) for waits in asked(run)] == [
+        ("call-1-1", "pay"),
+        ("call-1-3", "refund"),
+    ]
+    for _ in range(2):
+        answer(run)
+    assert run.resume().reason == "Completed"
+    servers: list[FakeServer] = [shop.server, free.server]  # type: ignore[list-item]
+    made = [(name, json.loads(given)["amount"]) for server in servers for name, given, _ in server.called]
+    assert sorted(made) == [(name, n) for name in ("pay", "refund", "tip") for n in (100, 101)]
     run.check_transcripts()
 
 
