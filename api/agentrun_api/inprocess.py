@@ -29,6 +29,7 @@ from agentrun.local.levels import change_levels, first_levels, of_resume
 from agentrun.local.process import this_machine, this_process
 from agentrun.local.records import result_text
 from agentrun.local.runs import allocate, definition_of, spec_of
+from agentrun.local.stores import DSN_VARIABLE, passwords
 from agentrun.log.appender import Appender
 from agentrun.log.asks import is_answered
 from agentrun.log.clock import Clock
@@ -124,11 +125,16 @@ class InProcessRunExecutor:
         await program.close()
 
     def _program(self, spec: AgentRunSpec) -> Program:
-        return prepare(self._with_texts(spec), resolve_secrets(spec, self._environ))
+        secrets, dsn = resolve_secrets(spec, self._environ), self._environ.get(DSN_VARIABLE, "")
+        return prepare(self._with_texts(spec), secrets, hidden=passwords(dsn), config_dir=self._config_dir)
+
+    @property
+    def _config_dir(self) -> Path | None:
+        folder = self._environ.get(CONFIG_DIR_VARIABLE)
+        return Path(folder) if folder else None
 
     def _with_texts(self, spec: AgentRunSpec) -> AgentRunSpec:
-        folder = self._environ.get(CONFIG_DIR_VARIABLE)
-        return resolve_texts(spec, Path(folder) if folder else None)
+        return resolve_texts(spec, self._config_dir)
 
     async def signal(self, run: RunRow, signal: Signal) -> None:
         if not run.owner.startswith(OWNER_PREFIX):

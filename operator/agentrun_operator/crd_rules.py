@@ -104,9 +104,12 @@ _MAIN_AGENT = [
     ),
 ]
 
-_KINDS = "[has(self.python), has(self.http), has(self.agent), has(self.mcp)].filter(kind, kind).size() == 1"
+_KINDS = (
+    "[has(self.python), has(self.http), has(self.agent), has(self.mcp), has(self.openapi)]"
+    ".filter(kind, kind).size() == 1"
+)
 _TOOL = [
-    _rule(_KINDS, "must have exactly one of python, http, agent and mcp"),
+    _rule(_KINDS, "must have exactly one of python, http, agent, mcp and openapi"),
     _rule("has(self.agent) || has(self.name)", "a tool of kind python or http, and a server, needs a name"),
     _rule(
         # Nothing here can say has(self.parameters): CEL sees no field that may hold anything.
@@ -117,7 +120,10 @@ _TOOL = [
         "!has(self.agent) || !(has(self.effect) || has(self.onUnknown) || has(self.timeoutSeconds))",
         "effect, onUnknown and timeoutSeconds have no meaning for a sub-agent",
     ),
-    _rule("!has(self.mcp) || !has(self.description)", "a server describes its tools itself: no description"),
+    _rule(
+        "!(has(self.mcp) || has(self.openapi)) || !has(self.description)",
+        "a server describes its tools itself: no description",
+    ),
 ]
 _ONE_VALUE = [_rule("has(self.value) != has(self.valueFrom)", "must have exactly one of value and valueFrom")]
 
@@ -197,5 +203,12 @@ RULES: dict[str, list[Rule]] = {
         _rule("has(self.url) != has(self.command)", "must have exactly one of url and command"),
         _rule("!has(self.headers) || has(self.url)", "has a meaning only with url", "headers"),
         _rule("!has(self.env) || has(self.command)", "has a meaning only with command", "env"),
+    ],
+    "OpenApiTools": [
+        # A third one, document, may hold anything: no rule can see it.
+        _rule(
+            "!(has(self.url) && has(self.documentFrom))",
+            "must have exactly one of url, documentFrom and document",
+        )
     ],
 }

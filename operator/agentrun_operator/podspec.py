@@ -242,5 +242,11 @@ def _config_maps(spec: AgentRunSpec) -> list[dict[str, Any]]:
 
 
 def _text_refs(spec: AgentRunSpec) -> list[ConfigMapKeyRef]:
-    sources = [spec.prompt_from, *(agent.instructions_from for _, agent in spec.all_agents())]
+    agents = [agent for _, agent in spec.all_agents()]
+    tools = [tool.openapi for agent in agents for tool in agent.tools if tool.openapi is not None]
+    sources = [
+        spec.prompt_from,
+        *(agent.instructions_from for agent in agents),
+        *(openapi.document_from for openapi in tools),
+    ]
     return [source.config_map_key_ref for source in sources if source is not None]

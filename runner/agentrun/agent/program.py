@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agentrun.agent.answers import AnswerSchema, BadSchema
@@ -22,14 +23,25 @@ from agentrun.graph.types import NodeKind, Spawned
 from agentrun.log.masks import Masks
 from agentrun.models import Model, build_model
 from agentrun.models.base import ModelSetupError
-from agentrun.spec import AgentRunSpec, AgentSpec, HttpArguments, HttpTool, SecretSource, ToolSpec
+from agentrun.spec import (
+    CONFIG_DIR_VARIABLE,
+    AgentRunSpec,
+    AgentSpec,
+    HttpArguments,
+    HttpHeader,
+    HttpTool,
+    OpenApiTools,
+    SecretSource,
+    ToolSpec,
+)
 from agentrun.spec.approval import ApprovalRule
-from agentrun.spec.errors import Path
+from agentrun.spec.errors import Path as FieldPath
 from agentrun.spec.mcp import McpServer as McpSpec
 from agentrun.spec.model import FallbackModel
 from agentrun.tools import Effect, HttpEndpoint, HttpSession, OnUnknown, Tool, ToolSetupError, build_tool
 from agentrun.tools.base import ToolServer
 from agentrun.tools.mcp import McpCommand, McpEndpoint, McpServer
+from agentrun.tools.openapi import OpenApiServer, OpenApiSource
 
 Secrets = Mapping[tuple[str, str], str]
 """(name, key) of a Secret → its value."""
@@ -63,16 +75,18 @@ class Program:
             await asyncio.gather(*closing, return_exceptions=True)
 
 
-def prepare(spec: AgentRunSpec, secrets: Secrets, *, hidden: Iterable[str] = ()) -> Program:
+def prepare(
+    spec: AgentRunSpec, secrets: Secrets, *, hidden: Iterable[str] = (), config_dir: Path | None = None
+) -> Program:
     """Builds models and tools (imports their libraries: seconds, for real providers).
 
     Texts of the spec are resolved already. `hidden`: further values that answers must not bring into
-    the log, such as the store's password. Raises SetupError.
+    the log, such as the store's password. `config_dir`: where ConfigMaps are folders. Raises SetupError.
     """
     if spec.program is not None:
         raise SetupError("spec.program: graphs written in Python cannot be run by this version")
     assert spec.agent is not None and spec.prompt is not None
-    builder = _Builder(secrets, Masks([*secrets.values(), *hidden]))
+    builder = _Builder(secrets, Masks([*secrets.values(), *hidden]), config_dir)
     agents = {"": builder.agent("", spec.agent, "spec.agent")}
     for index, sub in enumerate(spec.agents):
         agents[sub.name] = builder.agent(sub.name, sub, f"spec.agents[{index}]", sub.description)
@@ -89,12 +103,13 @@ def prepare(spec: AgentRunSpec, secrets: Secrets, *, hidden: Iterable[str] = ())
 
 
 class _Builder:
-    def __init__(self, secrets: Secrets, masks: Masks) -> None:
+    def __init__(self, secrets: Secrets, masks: Masks, config_dir: Path | None) -> None:
         self.models: list[Model] = []
         self.tools: list[Tool] = []
         self.servers: list[ToolServer] = []
         self._secrets = secrets
         self._masks = masks
+        self._config_dir = config_dir
         self._session = HttpSession()
 
     def agent(self, name: str, spec: AgentSpec, path: str, description: str = "") -> Agent:
@@ -109,6 +124,8 @@ class _Builder:
                     approvals[tool.tool_name] = tool.require_approval
             elif tool.mcp is not None:
                 servers.append(self._server(tool, tool.mcp, f"{path}.tools[{index}]"))
+            elif tool.openapi is not None:
+                servers.append(self._api(tool, tool.openapi, f"{path}.tools[{index}]"))
             else:
                 tools[tool.tool_name] = self._tool(tool, f"{path}.tools[{index}]")
         answer = _answer(spec, path)
@@ -188,13 +205,37 @@ class _Builder:
             )
         except ToolSetupError as error:
             raise SetupError(f"{path}.mcp: {error}") from error
+        return self._entry(spec, server, mcp)
+
+    def _api(self, spec: ToolSpec, api: OpenApiTools, path: str) -> ServerEntry:
+        file = None
+        if api.document_from is not None:
+            ref = api.document_from.config_map_key_ref
+            if self._config_dir is None:
+                raise SetupError(
+                    f"{path}.openapi.documentFrom: cannot be read: set {CONFIG_DIR_VARIABLE} to the "
+                    f"folder that holds {ref.name}/{ref.key}"
+                )
+            file = self._config_dir / ref.name / ref.key
+        try:
+            server = OpenApiServer(
+                source=OpenApiSource(url=api.url or "", file=file, document=api.document),
+                session=self._session,
+                base_url=api.base_url or "",
+                headers=self._headers(api.headers),
+            )
+        except ToolSetupError as error:
+            raise SetupError(f"{path}.openapi: {error}") from error
+        return self._entry(spec, server, api)
+
+    def _entry(self, spec: ToolSpec, server: ToolServer, told: McpSpec | OpenApiTools) -> ServerEntry:
         self.servers.append(server)
         return ServerEntry(
             name=spec.tool_name,
             server=MaskedServer(server, self._masks),
-            optional=mcp.optional,
-            allow=mcp.allow,
-            deny=mcp.deny,
+            optional=told.optional,
+            allow=told.allow,
+            deny=told.deny,
             effect=Effect(spec.effect.value) if spec.effect else None,
             on_unknown=OnUnknown(spec.on_unknown.value),
             timeout_seconds=spec.timeout_seconds,
@@ -202,17 +243,20 @@ class _Builder:
         )
 
     def _endpoint(self, spec: HttpTool) -> HttpEndpoint:
-        headers = {}
-        for header in spec.headers:
-            value = header.value if header.value is not None else self._secret(header.value_from)
-            headers[header.name] = value or ""
         in_body = spec.arguments is HttpArguments.BODY
         return HttpEndpoint(
             url=spec.url,
             method=spec.method,
-            headers=headers,
+            headers=self._headers(spec.headers),
             arguments="body" if in_body else "query",
         )
+
+    def _headers(self, headers: Iterable[HttpHeader]) -> dict[str, str]:
+        found = {}
+        for header in headers:
+            value = header.value if header.value is not None else self._secret(header.value_from)
+            found[header.name] = value or ""
+        return found
 
     def _secret(self, source: SecretSource | None) -> str | None:
         if source is None:
@@ -239,6 +283,6 @@ def _answer(spec: AgentSpec, path: str) -> AnswerSchema | None:
         raise SetupError(f"{path}.outputSchema: {error}") from error
 
 
-def _dotted(path: Path) -> str:
+def _dotted(path: FieldPath) -> str:
     """As errors of the manifest name it."""
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)[1:]

@@ -58,7 +58,8 @@ def make_program(spec: AgentRunSpec, source: str, store: str | None) -> Program:
     secrets = resolve_secrets(spec, os.environ, source=source)
     hidden = [form for dsn in (store, os.environ.get(DSN_VARIABLE)) if dsn for form in passwords(dsn)]
     masks.add([*secrets.values(), *hidden])
-    return prepare(spec, secrets, hidden=hidden)
+    folder = os.environ.get(CONFIG_DIR_VARIABLE)
+    return prepare(spec, secrets, hidden=hidden, config_dir=Path(folder) if folder else None)
 
 
 async def attend(

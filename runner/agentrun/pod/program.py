@@ -50,7 +50,7 @@ async def load(
         raise CannotStart("SecretMissing", str(error)) from error
     hide(secrets.values())
     try:
-        return prepare(spec, secrets, hidden=hidden)
+        return prepare(spec, secrets, hidden=hidden, config_dir=config_dir)
     except SetupError as error:
         raise CannotStart("CannotStart", str(error)) from error
 

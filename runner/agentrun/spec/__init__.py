@@ -21,6 +21,7 @@ from agentrun.spec.manifest import load_manifest, parse_object
 from agentrun.spec.mcp import EnvVar, McpServer
 from agentrun.spec.metadata import ObjectMeta, PodMetadata, PodTemplate
 from agentrun.spec.model import PROVIDERS, FallbackModel, ModelSettings, ModelSpec
+from agentrun.spec.openapi import OpenApiTools
 from agentrun.spec.run import (
     API_VERSION,
     KIND,
@@ -73,6 +74,7 @@ __all__ = [
     "ObjectMeta",
     "OnExceeded",
     "OnUnknown",
+    "OpenApiTools",
     "PodMetadata",
     "PodRetentionPolicy",
     "PodTemplate",

@@ -25,9 +25,10 @@ from agentrun.spec.base import (
 from agentrun.spec.errors import Path, RuleError
 from agentrun.spec.header import HttpHeader
 from agentrun.spec.mcp import McpServer
+from agentrun.spec.openapi import OpenApiTools
 
-TOOL_KINDS = ("python", "http", "agent", "mcp")
-SERVER_KINDS = ("mcp",)
+TOOL_KINDS = ("python", "http", "agent", "mcp", "openapi")
+SERVER_KINDS = ("mcp", "openapi")
 """Those whose entry gives many tools."""
 
 
@@ -83,11 +84,12 @@ class HttpTool(ManifestModel):
 
 
 class ToolSpec(ManifestModel):
-    """One tool, or the tools of one server. Exactly one of python, http, agent and mcp says of what kind."""
+    """One tool, or the tools of one server. Exactly one of python, http, agent, mcp and openapi
+    says of what kind."""
 
     name: ToolName | None = Field(
         default=None,
-        description="What the model calls it; of an MCP server, what we call the server. Needed, but for a "
+        description="What the model calls it; of a server, what we call the server. Needed, but for a "
         "sub-agent, whose own name is the default.",
     )
     description: Description | None = Field(
@@ -99,6 +101,9 @@ class ToolSpec(ManifestModel):
     http: HttpTool | None = Field(default=None, description="An HTTP endpoint.")
     agent: ToolName | None = Field(default=None, description="Name of a sub-agent in spec.agents.")
     mcp: McpServer | None = Field(default=None, description="An MCP server, which gives all of its tools.")
+    openapi: OpenApiTools | None = Field(
+        default=None, description="An HTTP API with an OpenAPI document, which gives a tool an operation."
+    )
     parameters: ObjectSchema | None = Field(
         default=None,
         description="JSON schema (type object) of the arguments. Needed for http; for python it defaults to "
@@ -107,7 +112,8 @@ class ToolSpec(ManifestModel):
     effect: Effect | None = Field(
         default=None,
         description="read_only and idempotent calls may be repeated, unsafe ones not. Default unsafe; for an "
-        "MCP server what it says of each of its tools, and unsafe where it says nothing.",
+        "MCP server what it says of each of its tools, and unsafe where it says nothing; for an API with an "
+        "OpenAPI document by the method: GET and HEAD read_only, PUT and DELETE idempotent, others unsafe.",
     )
     on_unknown: OnUnknown = Field(
         default=OnUnknown.REPORT,

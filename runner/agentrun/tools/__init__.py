@@ -12,7 +12,8 @@ from agentrun.tools.base import Effect, OnUnknown, Tool, ToolCall, ToolError, To
 from agentrun.tools.build import build_tool
 from agentrun.tools.context import ToolContext
 from agentrun.tools.errors import ArgumentsError, ResultError, ToolSetupError
-from agentrun.tools.http import HttpEndpoint, HttpSession, HttpTool
+from agentrun.tools.exchange import HttpSession
+from agentrun.tools.http import HttpEndpoint, HttpTool
 from agentrun.tools.python import PythonTool
 from agentrun.tools.results import RESULT_BYTES_MAX, cut_text, render_result
 

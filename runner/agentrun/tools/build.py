@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentrun.tools.base import Effect, OnUnknown, Tool
 from agentrun.tools.errors import ToolSetupError
-from agentrun.tools.http import HttpEndpoint, HttpSession, HttpTool
+from agentrun.tools.exchange import HttpSession
+from agentrun.tools.http import HttpEndpoint, HttpTool
 from agentrun.tools.python import PythonTool
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,21 @@ TOOL_HEADER = "Bearer planted-TOOL-55e0b81aa4"
 OTHER_HEADER = "planted-OTHER-0c9d/+=77 x"
 PASSWORD = "planted-DSN-e4b19af3"
 SECRETS = [MODEL_KEY, TOOL_HEADER.removeprefix("Bearer "), OTHER_HEADER, PASSWORD]
-VALUES = {("keys", "model"): MODEL_KEY, ("keys", "tool"): TOOL_HEADER, ("keys", "other"): OTHER_HEADER}
+SERVER_VALUE = "planted-SERVER-a81f0b2c"
+API_HEADER = "planted-API-77aa01fe3b"
+SECRETS += [SERVER_VALUE, API_HEADER]
+VALUES = {
+    ("keys", "model"): MODEL_KEY,
+    ("keys", "tool"): TOOL_HEADER,
+    ("keys", "other"): OTHER_HEADER,
+    ("keys", "server"): SERVER_VALUE,
+    ("keys", "api"): API_HEADER,
+}
 ENVIRONMENT = {secret_env_name(*key): value for key, value in VALUES.items()}
 
 ENDINGS = ("succeeds", "fails", "crashes", "parks")
-TOOLS = ("body", "error", "busy", "redirect", "environment")
+TOOLS = ("body", "error", "busy", "redirect", "environment", "env", "api_body", "api_error")
+OF_ENTRIES = ("environment", "env", "api_body", "api_error")
 
 
 def environment() -> str:
@@ -75,7 +86,7 @@ def spec(server: EchoServer, ending: str) -> dict[str, Any]:
         {"name": "Authorization", "valueFrom": ref("tool")},
         {"name": "X-Other", "valueFrom": ref("other")},
     ]
-    paths = [name for name in (*TOOLS, "hang") if name != "environment"]
+    paths = [name for name in (*TOOLS, "hang") if name not in OF_ENTRIES]
     tools: list[dict[str, Any]] = [
         {
             "name": name,
@@ -94,6 +105,18 @@ def spec(server: EchoServer, ending: str) -> dict[str, Any]:
         }
         for name in ("environment", "failing")
     ]
+    variables = [{"name": "PLANTED", "valueFrom": ref("server")}]
+    command = [sys.executable, "-m", "tests.support.stdio_server"]
+    tools.append({"name": "server", "effect": "read_only", "mcp": {"command": command, "env": variables}})
+    api = {
+        "openapi": "3.1.0",
+        "paths": {
+            f"/tool/{name}": {"get": {"operationId": f"api_{name}", "description": "Says what it was sent."}}
+            for name in ("body", "error")
+        },
+    }
+    key = [{"name": "X-Api-Key", "valueFrom": ref("api")}]
+    tools.append({"name": "api", "openapi": {"document": api, "baseURL": server.url(""), "headers": key}})
     model = {"name": "openai:echo", "baseURL": server.url("/v1"), "apiKeyFrom": ref("model")}
     budget: dict[str, Any] = {"retries": 20}
     if ending == "parks":

@@ -51,12 +51,50 @@ CASES = [
     (
         TOOL,
         "- name: add",
-        ["spec.agent.tools[0]: must have exactly one of python, http, agent, mcp; it has none"],
+        ["spec.agent.tools[0]: must have exactly one of python, http, agent, mcp, openapi; it has none"],
     ),
     (
         TOOL,
         f"{TOOL}\n        http: {{url: 'http://a'}}",
-        ["spec.agent.tools[0]: must have exactly one of python, http, agent, mcp; it has python and http"],
+        [
+            "spec.agent.tools[0]: must have exactly one of python, http, agent, mcp, openapi; "
+            "it has python and http"
+        ],
+    ),
+    (
+        TOOL,
+        "- {name: shop, openapi: {}}",
+        ["spec.agent.tools[0].openapi: must have exactly one of url, documentFrom and document"],
+    ),
+    (
+        TOOL,
+        "- {name: shop, openapi: {url: 'http://a', document: {openapi: 3.1.0}}}",
+        ["spec.agent.tools[0].openapi: must have exactly one of url, documentFrom and document"],
+    ),
+    (
+        TOOL,
+        "- {name: shop, openapi: {document: {}, baseURL: 'ftp://a'}}",
+        [
+            "spec.agent.tools[0].openapi.baseURL: must be a URL that begins with http:// or https:// and "
+            "names a host"
+        ],
+    ),
+    (
+        TOOL,
+        "- {name: read_result, python: {entrypoint: 'a.b:c'}}",
+        ["spec.agent.tools[0].name: 'read_result' is the name of a built-in tool; take another"],
+    ),
+    (
+        TOOL,
+        f"{TOOL}\n    context: {{compaction: {{}}}}",
+        ["spec.agent.model.contextWindow: is needed for context.compaction, and is not set"],
+    ),
+    (
+        TOOL,
+        f"{TOOL}\n    context: {{compaction: {{atPercent: 50, keepPercent: 41}}}}",
+        [
+            "spec.agent.context.compaction: keepPercent (41) must be at most atPercent less 10 (40)",
+        ],
     ),
     (
         TOOL,

@@ -14,7 +14,7 @@ from agentrun.tools import (
     HttpEndpoint,
     ToolSetupError,
 )
-from agentrun.tools.http import RESPONSE_BYTES_MAX
+from agentrun.tools.exchange import RESPONSE_BYTES_MAX
 from tests.support.stub_tools import Answer, StubTools
 from tests.unit.tools.helpers import NUMBERS, a_call, endpoint_tool, failing, run
 

@@ -24,7 +24,7 @@ import httpx2
 from mcp.shared.exceptions import MCPError
 
 from agentrun.tools.arguments import write_exact
-from agentrun.tools.http import CONNECT_SECONDS_MAX, USER_AGENT
+from agentrun.tools.exchange import CONNECT_SECONDS_MAX, USER_AGENT
 from agentrun.tools.mcp.exchange import CURRENT, Exchange, Fault, current, params_of
 from agentrun.tools.mcp.hidden import Hidden
 from agentrun.tools.mcp.wire import (

@@ -23,7 +23,7 @@ from typing import Any
 from agentrun.tools.arguments import parse_arguments
 from agentrun.tools.base import ServerTool, ToolCall, ToolError, ToolOutput, ToolServerUnavailable
 from agentrun.tools.errors import ArgumentsError, ToolSetupError
-from agentrun.tools.http import checked_headers
+from agentrun.tools.exchange import checked_headers
 from agentrun.tools.mcp.exchange import Exchange, Fault
 from agentrun.tools.mcp.hidden import Hidden
 from agentrun.tools.mcp.link import Carrier, Link, RpcError

@@ -112,9 +112,9 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "topP of nothing": (_model(settings={"topP": 0}), "should be greater than 0"),
     "tool of two kinds": (
         _tool(name="x", python={"entrypoint": "a:b"}, http={"url": "http://a.test"}),
-        "must have exactly one of python, http, agent and mcp",
+        "must have exactly one of python, http, agent, mcp and openapi",
     ),
-    "tool of no kind": (_tool(name="x"), "must have exactly one of python, http, agent and mcp"),
+    "tool of no kind": (_tool(name="x"), "must have exactly one of python, http, agent, mcp and openapi"),
     "tool without a name": (_tool(python={"entrypoint": "a:b"}), "needs a name"),
     "endpoint that is not described": (
         _tool(name="x", http={"url": "http://a.test"}),
@@ -129,6 +129,16 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "server with a description": (
         _tool(name="x", description="x", mcp={"url": "http://a.test"}),
         "a server describes its tools itself",
+    ),
+    "api with two documents": (
+        _tool(
+            name="x",
+            openapi={
+                "url": "http://a.test",
+                "documentFrom": {"configMapKeyRef": {"name": "a", "key": "b"}},
+            },
+        ),
+        "must have exactly one of url, documentFrom and document",
     ),
     "server of both ways": (
         _tool(name="x", mcp={"url": "http://a.test", "command": ["x"]}),

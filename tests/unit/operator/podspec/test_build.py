@@ -198,6 +198,12 @@ def test_texts_of_config_maps_are_files() -> None:
         "agent": {"model": model, "instructionsFrom": text("prompts", "system")},
         "agents": [{"name": "a", "model": model, "instructionsFrom": text("other.team", "system")}],
     }
+    with_api = {"name": "shop", "openapi": {"documentFrom": text("apis", "shop.yaml")}}
+    api_pod = build(**{**spec, "agent": {**spec["agent"], "tools": [with_api]}})
+    sources = api_pod["spec"]["volumes"][0]["projected"]["sources"]
+    assert {"name": "apis", "items": [{"key": "shop.yaml", "path": "apis/shop.yaml"}]} in [
+        source["configMap"] for source in sources
+    ]
     pod = build(**spec)
     assert pod["spec"]["volumes"] == [
         {
