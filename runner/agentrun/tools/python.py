@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import dataclasses
 import importlib
 import inspect
 import threading
@@ -139,10 +140,15 @@ def load_entrypoint(entrypoint: str) -> Callable[..., Any]:
         text = f"{type(error).__name__}: {error}"
         raise ToolSetupError(f"{entrypoint}: importing {module_name} failed: {text}") from error
     for part in path.split("."):
+        owner = found
         try:
             found = getattr(found, part)
         except AttributeError as error:
             raise ToolSetupError(f"{entrypoint}: {module_name} has no {path}") from error
+        if inspect.isclass(owner) and inspect.isfunction(vars(owner).get(part)):
+            raise ToolSetupError(f"{entrypoint}: {path} is a method, which needs an object; name a function")
+    if inspect.isclass(found):
+        raise ToolSetupError(f"{entrypoint}: {path} is a class; name a function")
     if not callable(found):
         raise ToolSetupError(f"{entrypoint}: {path} is a {type(found).__name__}, which cannot be called")
     if inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found):
@@ -152,7 +158,7 @@ def load_entrypoint(entrypoint: str) -> Callable[..., Any]:
 
 def _output(value: Any) -> ToolOutput:
     if isinstance(value, ToolOutput):
-        return ToolOutput(content=cut_text(value.content), is_error=value.is_error)
+        return dataclasses.replace(value, content=cut_text(value.content))
     try:
         return ToolOutput(content=render_result(value))
     except ResultError as error:
@@ -181,6 +187,8 @@ async def _guarded(
         return None, error  # something inside the tool was cancelled, not the call
     except (Exception, SystemExit) as error:  # sys.exit() in a tool must not end the run's process
         return None, error
+    except KeyboardInterrupt:  # as little: a person's Ctrl-C is a signal, and never raised in here
+        return None, RuntimeError("KeyboardInterrupt in a tool")
 
 
 async def _leave(task: asyncio.Task[Any]) -> None:

@@ -9,6 +9,7 @@
 - dataclasses, named tuples, pydantic models and mappings as objects, sequences and
   sets as arrays (a set in the order of its elements' JSON), an enum as its value;
 - keys as text; two keys that give the same text are refused, not merged;
+- generators and iterators are refused, for they may never end;
 - anything else as its `str()`.
 
 Invariants: a result is at most `RESULT_BYTES_MAX` of UTF-8, holds nothing that
@@ -25,7 +26,7 @@ import dataclasses
 import datetime
 import json
 import math
-from collections.abc import Mapping, Sequence, Set, ValuesView
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set, ValuesView
 from enum import Enum
 from typing import Any
 
@@ -37,6 +38,7 @@ RESULT_BYTES_MAX = 1024 * 1024
 """As much of a result is kept."""
 ERROR_BYTES_MAX = 4 * 1024
 _NOTE_BYTES_MAX = 80
+_CAUSES_MAX = 5
 
 
 def render_result(value: Any) -> str:
@@ -61,6 +63,9 @@ def render_result(value: Any) -> str:
 
 def render_error(error: BaseException) -> str:
     """ "Type: message" of what a tool raised, at most `ERROR_BYTES_MAX`."""
+    if isinstance(error, BaseExceptionGroup):  # its own message only counts them
+        causes = "; ".join(render_error(inner) for inner in error.exceptions[:_CAUSES_MAX])
+        return cut_text(causes, bytes_max=ERROR_BYTES_MAX)
     name = type(error).__name__
     try:
         message = str(error)
@@ -167,6 +172,8 @@ def _simple(value: Any) -> Any:
         return dict(value.model_dump())
     if isinstance(value, datetime.date | datetime.time):
         return value.isoformat()
+    if isinstance(value, Iterator | AsyncIterator):  # it may never end
+        raise ResultError("it is an iterator; return a list")
     return str(value)  # Decimal among others, whose str() is exact
 
 

@@ -106,6 +106,8 @@ def read_function(function: Callable[..., Any], entrypoint: str) -> FunctionSche
         if _is_context(parameter.annotation):
             context_parameter = name
             continue
+        if isinstance(parameter.annotation, str):  # a name in quotes, under `from __future__`
+            raise ToolSetupError(f"{entrypoint}: the type {parameter.annotation!r} of {name} is not known")
         fields[name] = f"argument_{len(fields)}"
         definitions[fields[name]] = _field(name, parameter, texts.get(name))
     model, schema = _model(definitions, entrypoint)

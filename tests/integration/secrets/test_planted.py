@@ -19,7 +19,7 @@ from tests.integration.operator.bench import Bench, bench
 from tests.integration.operator.kubelet import end_pod, start_pod
 from tests.integration.pod.pods import Pod, Runs
 from tests.support import leaks
-from tests.support.commands import Commands, Running
+from tests.support.commands import ROOT, Commands, Running
 from tests.support.echo_server import EchoServer
 from tests.support.stub_model import completion
 
@@ -106,7 +106,7 @@ def spec(server: EchoServer, ending: str) -> dict[str, Any]:
         for name in ("environment", "failing")
     ]
     variables = [{"name": "PLANTED", "valueFrom": ref("server")}]
-    command = [sys.executable, "-m", "tests.support.stdio_server"]
+    command = [sys.executable, str(ROOT / "tests/support/stdio_server.py")]
     tools.append({"name": "server", "effect": "read_only", "mcp": {"command": command, "env": variables}})
     api = {
         "openapi": "3.1.0",

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
+from agentrun.proto.log_pb2 import Payload
 from agentrun.tools import ToolContext, ToolError, ToolOutput
 
 not_callable = 3
@@ -129,6 +130,9 @@ def takes_anything(*args: Any, **kwargs: Any) -> None: ...
 def takes_function(f: Callable[[], int]) -> None: ...
 
 
+def takes_quoted(what: "Missing") -> None: ...  # type: ignore[name-defined]  # noqa: F821, UP037
+
+
 def takes_unknown(x: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 
 
@@ -156,6 +160,23 @@ async def cancels_itself() -> None:
     raise asyncio.CancelledError
 
 
+async def interrupts() -> None:
+    raise KeyboardInterrupt
+
+
+def interrupts_in_a_thread() -> None:
+    raise KeyboardInterrupt
+
+
+async def groups() -> None:
+    inner = ExceptionGroup("some", [TypeError("two")])
+    raise ExceptionGroup("unhandled errors in a TaskGroup", [ValueError("one"), inner])
+
+
+def gives_a_file() -> ToolOutput:
+    return ToolOutput(content="a file", attachments=[Payload(inline=b"\xff", media_type="image/png")])
+
+
 def gives_an_output() -> ToolOutput:
     return ToolOutput(content="half\0done", is_error=True)
 
@@ -177,6 +198,8 @@ def gives(what: str) -> Any:
         "time": datetime.datetime(2026, 3, 1),
         "keys": {1: 1, "1": 2},
         "deep": deep,
+        "generator": (k for k in range(3)),
+        "inner iterator": {"all": map(str, [1])},
         "empty": "",
         "list": [],
         "none": None,

@@ -110,12 +110,20 @@ def test_bad_arguments_are_an_output_that_a_model_can_act_on(arguments: str, say
         ("exits", "SystemExit: 3"),
         ("exits_in_the_loop", "SystemExit: 3"),
         ("cancels_itself", "CancelledError"),
+        ("interrupts", "RuntimeError: KeyboardInterrupt in a tool"),
+        ("interrupts_in_a_thread", "RuntimeError: KeyboardInterrupt in a tool's thread"),
+        ("groups", "ValueError: one; TypeError: two"),
         ("gives_an_output", "half\ufffddone"),
     ],
 )
 def test_what_a_function_raises_is_an_output(function: str, content: str) -> None:
     output = run(tool(function))
     assert (output.content, output.is_error) == (content, True)
+
+
+def test_the_files_of_an_output_stay_with_it() -> None:
+    (kept,) = run(tool("gives_a_file")).attachments
+    assert (kept.inline, kept.media_type) == (b"\xff", "image/png")
 
 
 def test_a_tool_error_passes_through() -> None:
@@ -134,6 +142,16 @@ def test_a_tool_error_passes_through() -> None:
         (
             "deep",
             "The call was made, but its result cannot be shown: it is nested deeper than 100 levels",
+            True,
+        ),
+        (
+            "generator",
+            "The call was made, but its result cannot be shown: it is an iterator; return a list",
+            True,
+        ),
+        (
+            "inner iterator",
+            "The call was made, but its result cannot be shown: it is an iterator; return a list",
             True,
         ),
         ("empty", "", False),
