@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
-from agentrun.tools.http import USER_AGENT
+from agentrun.tools.exchange import USER_AGENT
 from agentrun.tools.mcp.exchange import CURRENT, Exchange, Fault
 
 if TYPE_CHECKING:
