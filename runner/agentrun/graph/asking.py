@@ -2,12 +2,14 @@
 
 Who calls: the executor, for nodes that ask and when the inbox may have news. What holds:
 a question is in the log before its answer is looked for, so that whoever shows what
-waits shows what is asked; an answer is taken from the store and from nowhere else.
+waits shows what is asked; an answer is taken from the store and from nowhere else; a
+node that has an answer and waits for something else (another question, a graph below
+it) has recorded its use, so that no process is started for it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from agentrun.graph.types import Parked, Question
 from agentrun.log.asks import Waiting, ask_id, ask_record_id
@@ -32,10 +34,12 @@ class Asking:
             self._answers.setdefault(row.id, row)
         return self._answers.keys()
 
-    async def answer(self, node_id: str, question: Question) -> InboxRow:
-        """The answer to a question of the node's, which is in the log from then on; else raises Parked."""
+    async def answer(self, node_id: str, question: Question, used: Sequence[str] = ()) -> InboxRow:
+        """The answer to a question of the node's, which is in the log from then on; else raises
+        Parked. `used`: ids of the answers that the same try has had before."""
         id_ = ask_id(self._log.run_id, node_id, question.key)
         record = self._record(node_id, question, id_)
+        record.consumed.extend(used)
         if not self._log.knows(record.id):
             await self._append(record)
         if id_ not in self._answers:

@@ -173,7 +173,7 @@ class NodeRun:
         )
 
     async def ask(self, question: Question) -> InboxRow:
-        answer = await self._host.asking.answer(self.node_id, question)
+        answer = await self._host.asking.answer(self.node_id, question, self._used)
         self._used.append(answer.id)
         self._begin()  # what it took to ask is no work of the node's
         return answer
@@ -185,6 +185,8 @@ class NodeRun:
             self._require_kind(spawn)
         except ValueError as error:
             raise NodeError("InvalidGraph", str(error), retryable=False) from None
+        if self._used:
+            await self.intend()  # it names the answers: what is below may wait for long
         self._host.budget.release(self.node_id)
         self._idle_since = since = self._log.clock.monotonic()
         try:

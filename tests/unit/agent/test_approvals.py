@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentrun.graph.executor import Executor
-from agentrun.log.asks import APPROVAL, Waiting, answer_row, waiting
+from agentrun.log.asks import APPROVAL, Waiting, answer_row, is_answered, waiting
 from agentrun.log.memory import MemoryStore
 from agentrun.log.store import InboxRow
 from agentrun.proto import log_pb2
@@ -358,6 +358,22 @@ def test_a_sub_agent_itself_may_need_approval() -> None:
     assert run.starts("echo") == 1
     assert run.result("call-1-0").answered.answer.by == "ann"
     assert run.result("call-1-1").outcome == pb.TOOL_OUTCOME_DENIED
+    run.check_transcripts()
+
+
+def test_an_approved_sub_agent_whose_call_waits_starts_nothing_again() -> None:
+    run = with_helper([pay()], call("pay", text="Bob"), requireApproval=ALWAYS)
+    run.resume()
+    for _ in range(2):
+        answer(run)
+    assert run.resume().reason == "ApprovalRequired"
+    assert [waits.node_id for waits in asked(run)] == ["call-1-0/call-1-0", "call-1-1/call-1-0"]
+    assert not is_answered(run.history, list(run.database.runs[run.run_id].inbox.values()))
+    for _ in range(2):
+        answer(run)
+    assert run.resume().reason == "Completed"
+    assert run.starts("echo") == 2
+    assert run.result("call-1-0").answered.answer.by == "ann"
     run.check_transcripts()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentrun.graph.executor import Executor
 from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult, Question, Spawned
-from agentrun.log.asks import answer_row, read_answer, waiting
+from agentrun.log.asks import answer_row, is_answered, read_answer, waiting
 from agentrun.log.memory import MemoryStore
 from agentrun.proto import log_pb2 as pb
 from tests.support.agents import Bench, Crash
@@ -41,6 +41,11 @@ def say(bench: Bench, text: str, of: int = 0) -> str:
     return id_
 
 
+def goes_on(bench: Bench) -> bool:
+    """Whoever starts runs that wait would start it now."""
+    return is_answered(bench.history, list(bench.database.runs[bench.run_id].inbox.values()))
+
+
 def test_the_reason_is_the_askers_and_siblings_are_recorded_first() -> None:
     bench = Bench(KINDS)
     outcome = bench.resume()
@@ -62,11 +67,29 @@ def test_a_node_asks_several_questions_one_after_the_other() -> None:
     bench = Bench({"start": twice})
     for text in ("a", "b"):
         assert bench.resume().reason == "Curious"
-        assert len(waiting(bench.history)) == (2 if text == "b" else 1)
-        say(bench, text, of=-1)
+        assert len(waiting(bench.history)) == 1
+        assert not goes_on(bench), "what was answered before starts nothing again"
+        say(bench, text)
+        assert goes_on(bench)
     assert bench.resume().reason == "Completed"
     assert bench.history.done["start"].output.inline == b"a b"
     assert len(bench.record("start").consumed) == 2
+
+
+def test_an_answer_above_a_graph_that_waits_starts_nothing_again() -> None:
+    async def outer(node: NodeContext) -> NodeResult:
+        await node.ask(Question(reason="Curious", what="above"))
+        return NodeResult(output=await node.subgraph(Spawned(kind="start", name="in")))
+
+    bench = Bench({**KINDS, "outer": outer}, Spawned(kind="outer", name="out"))
+    assert bench.resume().reason == "Curious"
+    say(bench, "above")
+    assert bench.resume().reason == "Curious"
+    assert [waits.node_id for waits in waiting(bench.history)] == ["out/one"]
+    assert not goes_on(bench)
+    say(bench, "below")
+    assert goes_on(bench)
+    assert bench.resume().reason == "Completed"
 
 
 def test_a_retry_that_waits_is_waited_for_before_the_run_is_parked() -> None:

@@ -237,7 +237,7 @@ def test_a_graph_that_is_closed_behind_its_nodes_record_is_found(monkeypatch: py
 
 
 def test_a_call_without_its_approval_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def answer(self: Asking, node_id: str, question: Question) -> InboxRow:
+    async def answer(self: Asking, node_id: str, question: Question, used: Any) -> InboxRow:
         return answer_row(node_id, approve=True, by="nobody")
 
     monkeypatch.setattr(Asking, "answer", answer)
