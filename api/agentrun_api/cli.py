@@ -8,40 +8,26 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import os
 import secrets
-import signal
-import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
-import uvicorn
-
 from agentrun.local.errors import LocalError
-from agentrun.local.keeping import keep_alive
-from agentrun.local.stores import Place, opened, place_of, reach
+from agentrun.local.stores import DSN_VARIABLE, place_of
 from agentrun.log.environment import SettingsError
 from agentrun.log.errors import LogError
 from agentrun_api import settings as settings_
-from agentrun_api.access import LocalAccess
-from agentrun_api.app import create_app
-from agentrun_api.events import encode
-from agentrun_api.feed import Feeds
-from agentrun_api.inprocess import InProcessRunExecutor
-from agentrun_api.limits import RateLimit
-from agentrun_api.services import Services
-from agentrun_api.settings import Settings
+from agentrun_api.serving import serve_cluster, serve_here
+from agentrun_api.settings import Auth, Settings
 
 EXIT_CANNOT_START = 2
-STOP_SECONDS_MAX = 5
-"""How long answers that are under way may take when the server stops."""
-
 TOKEN_BYTES = 32
-
-log = logging.getLogger("agentrun_api")
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
@@ -57,9 +43,14 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     named = {"AGENTRUN_API_HOST": args.host, "AGENTRUN_API_PORT": args.port}
     try:
         settings = settings_.read({**environ, **{name: text for name, text in named.items() if text}})
+        set_up_log(settings)
+        if settings.auth is Auth.CLUSTER:
+            return _serve_cluster(args.store or environ.get(DSN_VARIABLE, ""), settings)
         with place_of(args.store, environ) as place:
             assert place is not None
-            return asyncio.run(serve(place, settings, environ))
+            file = settings.token_file or token_file()
+            asyncio.run(serve_here(place, settings, environ, read_token(file), file))
+            return os.EX_OK
     except SettingsError as error:
         return _refuse(*error.problems)
     except (LocalError, LogError, OSError) as error:
@@ -72,90 +63,41 @@ def _refuse(*problems: str) -> int:
     return EXIT_CANNOT_START
 
 
-async def serve(place: Place, settings: Settings, environ: Mapping[str, str]) -> int:
-    """Until SIGTERM or SIGINT."""
-    logging.basicConfig(
-        level=settings.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("uvicorn.access").setLevel(logging.WARNING)
-    file = settings.token_file or token_file()
-    async with opened(place, writes=True) as store:
-        await reach(lambda: store.list_runs(limit=1))
-        loop = asyncio.get_running_loop()
-        services = Services(
-            store=store,
-            feeds=Feeds(store, encode),
-            access=LocalAccess(read_token(file)),
-            executor=InProcessRunExecutor(store, environ=environ),
-            rate=RateLimit(settings.requests_per_second, settings.requests_burst, loop.time),
-        )
-        with _listen(settings) as listening:
-            host, port = listening.getsockname()[:2]
-            print(f"agentrun api: http://{host}:{port}, the token is in {file}", file=sys.stderr, flush=True)
-            server = _Server(_config(settings, services), services)
-            keeping = asyncio.create_task(_keep(place))
-            try:
-                await server.serve(sockets=[listening])
-            finally:
-                keeping.cancel()
-    return 0
+def _serve_cluster(dsn: str, settings: Settings) -> int:
+    from agentrun_api.kube import KubeUnavailable
 
-
-def _listen(settings: Settings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listening = socket.socket(family)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if not dsn:
+        return _refuse(f"{DSN_VARIABLE} is not set")
     try:
-        listening.bind((settings.host, settings.port))
-    except OSError as error:
-        listening.close()
-        raise OSError(f"{settings.host}:{settings.port} cannot be listened at: {error.strerror}") from error
-    return listening
+        asyncio.run(serve_cluster(dsn, settings))
+    except KubeUnavailable as error:
+        return _refuse(str(error))
+    return os.EX_OK
 
 
-def _config(settings: Settings, services: Services) -> uvicorn.Config:
-    return uvicorn.Config(
-        create_app(services),
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=STOP_SECONDS_MAX,
-        server_header=False,
-        ws="none",
-        lifespan="on",
-    )
+def set_up_log(settings: Settings) -> None:
+    """All of it to stderr."""
+    handler = logging.StreamHandler(sys.stderr)
+    if settings.log_json:
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
 
 
-async def _keep(place: Place) -> None:
-    """A database of our own is started again when it dies."""
-    if place.server is not None:
-        await keep_alive(place.server, log.warning)
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line."""
 
-
-class _Server(uvicorn.Server):
-    """Tells the streams of a stop before it waits for them."""
-
-    def __init__(self, config: uvicorn.Config, services: Services) -> None:
-        super().__init__(config)
-        self._services = services
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """A stop that was asked for is no failure: the exit code is 0."""
-        loop = asyncio.get_running_loop()
-        for name in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(name, self._stop)
-        try:
-            yield
-        finally:
-            for name in (signal.SIGTERM, signal.SIGINT):
-                loop.remove_signal_handler(name)
-
-    def _stop(self) -> None:
-        self._services.closing.set()
-        self.force_exit = self.should_exit  # the second time: at once
-        self.should_exit = True
+    def format(self, record: logging.LogRecord) -> str:
+        fields = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            fields["error"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 def token_file() -> Path:

@@ -76,7 +76,7 @@ async def _stream(services: Services, run_id: UUID, cursor: int) -> AsyncIterato
         async for events_ in found:
             yield b"".join(event.data for event in events_) or sse.HEARTBEAT
     info = await services.store.get_run(run_id)
-    stand = services.executor.stand(info) if info is not None else None
+    stand = await services.executor.look(info) if info is not None else None
     told = {"phase": stand.phase, "reason": stand.reason, "message": stand.message} if stand else {}
     yield sse.event(END, _json(told))
 

@@ -80,7 +80,10 @@ class RunExecutor(Protocol):
         """How the owners of the runs of a namespace begin; "": of all of them."""
 
     def stand(self, info: RunInfo) -> Stand:
-        """How the run stands by what was just read of it."""
+        """How the run stands by what was just read of it, at no cost: for lists."""
+
+    async def look(self, info: RunInfo) -> Stand:
+        """The same, as well as can be known."""
 
     async def run(self) -> None:
         """Carries runs out until it is cancelled; then pauses what runs here, within its grace."""

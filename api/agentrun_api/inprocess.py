@@ -168,6 +168,9 @@ class InProcessRunExecutor:
             return Stand(phase=Phase.PAUSED, reason="CannotStart", message=why)
         return stand_of(info, self._holder(info))
 
+    async def look(self, info: RunInfo) -> Stand:
+        return self.stand(info)
+
     def _holder(self, info: RunInfo) -> Holder:
         return holder(info.last_attempt, self._machine)
 

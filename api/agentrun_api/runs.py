@@ -180,7 +180,7 @@ async def _of(request: Request, caller: Authorized, run_id: str, verb: Verb) -> 
 
 async def _view(services: Services, info: RunInfo) -> RunView:
     store: LogStore = services.store
-    return run_view(info, services.executor.stand(info), await store.attempts(info.run.run_id))
+    return run_view(info, await services.executor.look(info), await store.attempts(info.run.run_id))
 
 
 def _manifest(body: bytes) -> AgentRun:
