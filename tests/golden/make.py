@@ -61,6 +61,31 @@ def _write_servers(folder: Any) -> None:
     write(folder, bench.rows, bench.database.runs[bench.run_id].blobs, servers_manifest())
 
 
+def _write_shortened(folder: Any) -> None:
+    random.seed(1)
+    bench = bench_of("shortened", shortened_manifest())
+    assert bench.run(Crash(append=20)) is None
+    assert bench.resume().reason == "Completed"
+    kinds = {record.kind for record in bench.records}
+    assert kinds >= {"shorten_results", "summarise"}
+    write(folder, bench.rows, bench.database.runs[bench.run_id].blobs, shortened_manifest())
+
+
+def shortened_manifest() -> dict[str, Any]:
+    """An agent whose results are told in part, whose window is small, and who reads on."""
+    turns: list[dict[str, Any]] = [
+        {"toolCalls": [call("lines", count=400, first=1000 * k), call("look", text="short")]}
+        for k in range(8)
+    ]
+    turns[4]["toolCalls"].append(call("read_result", result="call-1-0", offset=5000, length=100))
+    turns += [{"text": f"{k} " + "y" * 900, "toolCalls": [call("look", text=str(k))]} for k in range(8)]
+    tools = [tool("look", "read_only", function="echo"), tool("lines")]
+    run = manifest([*turns, {"text": "the answer"}], tools, budget={"turns": 100})
+    run["spec"]["agent"]["model"]["contextWindow"] = 4000
+    run["spec"]["agent"]["context"] = {"resultBytes": 2048, "compaction": {}}
+    return run
+
+
 def _write_asks(folder: Any) -> None:
     write(folder, asks(), {})
 
@@ -70,6 +95,7 @@ LOGS: dict[str, Callable[[Any], None]] = {
     "fields": _write_fields,
     "servers": _write_servers,
     "asks": _write_asks,
+    "shortened": _write_shortened,
 }
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from agentrun.log.masks import Masks
 from agentrun.models import Model, ModelError, ModelRequest, ModelResponse
-from agentrun.models.base import ToolDefinition
+from agentrun.models.base import Delta, ToolDefinition
 from agentrun.proto import log_pb2
 from agentrun.spec.approval import ApprovalRule
 from agentrun.tools import Effect, OnUnknown, Tool, ToolCall, ToolError, ToolOutput
@@ -31,16 +31,48 @@ class MaskedModel:
         return self._model.name
 
     async def request(self, request: ModelRequest) -> ModelResponse:
+        deltas = _Deltas(self._masks, request.on_delta)
         try:
-            response = await self._model.request(request)
+            response = await self._model.request(replace(request, on_delta=deltas.take))
         except ModelError as error:
             _mask(error, self._masks)
             raise
+        deltas.rest()
         self._masks.message(response.turn)
         return response
 
     async def close(self) -> None:
         await self._model.close()
+
+
+class _Deltas:
+    """Pieces of an answer: what may be the beginning of a secret waits for the piece behind it."""
+
+    def __init__(self, masks: Masks, tell: Callable[[Delta], None]) -> None:
+        self._masks = masks
+        self._tell = tell
+        self._held: Delta | None = None
+
+    def take(self, delta: Delta) -> None:
+        """One piece."""
+        held, self._held = self._held, None
+        if held is not None and held.kind == delta.kind:
+            delta = replace(delta, text=held.text + delta.text)
+        elif held is not None:
+            self._tell(held)
+        text = self._masks.text(delta.text)
+        # The piece of a call is a whole name, which nothing goes on with.
+        if delta.kind != "call" and (length := self._masks.beginning(text)):
+            self._held = replace(delta, text=text[-length:])
+            text = text[:-length]
+        if text:
+            self._tell(replace(delta, text=text))
+
+    def rest(self) -> None:
+        """The answer is whole."""
+        if self._held is not None:
+            self._tell(self._held)
+            self._held = None
 
 
 class MaskedTool:

@@ -67,6 +67,10 @@ class Masks:
                 text = head[:-length] + MASK + found + tail
         return text
 
+    def beginning(self, text: str) -> int:
+        """How many characters at the end of a text may be the beginning of a secret."""
+        return max((_overlap(text, needle) for needle in self._needles), default=0)
+
     def data(self, data: bytes) -> bytes:
         """The same, of text as bytes."""
         for needle in self._data:
@@ -87,6 +91,11 @@ class Masks:
             elif field.type == field.TYPE_MESSAGE:
                 for inner in value if field.is_repeated else (value,):
                     self.message(inner)
+
+
+def _overlap(text: str, needle: str) -> int:
+    lengths = range(min(len(needle) - 1, len(text)), 0, -1)
+    return next((length for length in lengths if text.endswith(needle[:length])), 0)
 
 
 def _parts(value: str) -> Iterator[str]:
