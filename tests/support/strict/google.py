@@ -79,7 +79,13 @@ class Google:
     def wire(self, answer: Answer) -> Any:
         signed = next((place for place, part in enumerate(answer.parts) if part.kind == "call"), -1)
         parts = [_written(part, place, place == signed) for place, part in enumerate(answer.parts)]
-        return parse(f"[{','.join(parts)}]")
+        found: list[Obj] = []
+        for part in parse(f"[{','.join(parts)}]"):
+            if found and _plain(part) and _plain(found[-1]):  # a stream could not tell them apart
+                found[-1] = Obj([("text", found[-1]["text"] + part["text"])])
+            else:
+                found.append(part)
+        return found
 
     def body(self, given: Given) -> str:
         tokens_in, cached, out, reasoning = given.answer.usage
@@ -138,6 +144,10 @@ def _written(part: Part, place: int, signed: bool) -> str:
     named = f'"id":{quote(part.id)},' if part.id else ""
     more = f',"{_SIGNATURE}":{signature}' if signed else ""
     return f'{{"functionCall":{{{named}"name":{quote(part.name)},"args":{part.text}}}{more}}}'
+
+
+def _plain(part: Obj) -> bool:
+    return list(part) == ["text"]
 
 
 def _counts(part: Obj) -> bool:

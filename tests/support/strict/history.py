@@ -84,7 +84,7 @@ def _agent(rng: random.Random, provider: str, name: str, agents: tuple[str, ...]
         *({"agent": agent, **_asked(rng)} for agent in agents),
     ]
     rng.shuffle(tools)
-    settings = rng.choice([{}, {"maxTokens": 500}, {"temperature": 0.25}])
+    settings = rng.choice([{}, {"maxTokens": 500}, {"temperature": 0.25}, {"stream": False}])
     model = {"name": f"{provider}:strict", "baseURL": "http://strict.test", "settings": settings}
     instructions = rng.choice(["Be brief.", " Spaces. \n", "é \u2028 <b>"])
     agent = {"model": model, "tools": tools[: rng.choice([0, 2, 6, 6, 6])], "instructions": instructions}

@@ -14,6 +14,7 @@ from typing import Any
 import httpx2
 
 from tests.support.strict.ledger import Ledger, Refused
+from tests.support.strict.streams import Pieces, streamed
 
 TROUBLES = ("connect", "lost", "429", "529", "500", "in body", "cut body", "no body", "slow")
 
@@ -63,22 +64,39 @@ class Wire:
             body = self.ledger.shape.error(529, "overloaded_error", "Overloaded")
             return httpx2.Response(200, content=body.encode())
         given = self.ledger.answer(led, data)
-        content = self.ledger.shape.body(given).encode()
+        body = self.ledger.shape.body(given)
         if trouble == "lost":
             raise httpx2.ReadError("the connection went away")
+        if trouble == "slow":
+            await asyncio.sleep(900)
+        if _wants_stream(request, data) and rng.random() < 0.8:
+            return self._stream(body, trouble)
+        content = body.encode()
         if trouble == "cut body":
             content = content[: rng.randrange(len(content))]
         elif trouble == "no body":
             content = b""
-        elif trouble == "slow":
-            await asyncio.sleep(900)
         return httpx2.Response(200, content=content)
+
+    def _stream(self, body: str, trouble: str) -> httpx2.Response:
+        data = streamed(self.ledger.shape.name, body, self.rng)
+        cut = None
+        if trouble == "cut body":
+            cut = self.rng.randrange(len(data) // 2)
+        elif trouble == "no body":
+            data = b""
+        headers = {"content-type": "text/event-stream"}
+        return httpx2.Response(200, headers=headers, stream=Pieces(data, self.rng, cut))
 
     def _refusal(self, status: int) -> httpx2.Response:
         code = {429: "rate_limit_error", 529: "overloaded_error", 500: "api_error"}[status]
         headers = {"retry-after": self.rng.choice(["0", "3", "0.5", "soon"])} if status != 500 else {}
         body = self.ledger.shape.error(status, code, "later")
         return httpx2.Response(status, content=body.encode(), headers=headers)
+
+
+def _wants_stream(request: httpx2.Request, data: bytes) -> bool:
+    return b'"stream":true' in data.replace(b" ", b"") or "streamGenerateContent" in str(request.url)
 
 
 class _Carrier(httpx2.AsyncBaseTransport):

@@ -16,6 +16,7 @@ from agentrun.graph.node import NodeRun
 from agentrun.models import convert
 from agentrun.models.base import Message, ModelRequest, Usage
 from agentrun.models.convert import library_parameters
+from agentrun.models.streams.anthropic import AnthropicStream
 from agentrun.models.wire import anthropic, chat, google, rawjson, responses
 from agentrun.models.wire.ids import wire_ids
 from agentrun.models.wire.values import filled
@@ -217,6 +218,18 @@ def test_a_cut_turn_that_goes_back_as_it_came_is_found(monkeypatch: Patch) -> No
 def test_an_empty_result_is_found(monkeypatch: Patch) -> None:
     monkeypatch.setattr("agentrun.models.convert.filled", lambda text, stand_in: text)
     assert found("an empty result")
+
+
+def test_a_stream_that_was_cut_and_is_taken_for_whole_is_found(monkeypatch: Patch) -> None:
+    feed = AnthropicStream.feed
+
+    def whole_at_once(self: AnthropicStream, text: str, event: Any) -> Any:
+        deltas = feed(self, text, event)
+        self.whole = self.begun
+        return deltas
+
+    monkeypatch.setattr(AnthropicStream, "feed", whole_at_once)
+    assert found(*_ECHO, "turn-")
 
 
 # --- what is done
