@@ -99,7 +99,7 @@ def test_a_turn_that_is_asked_for_again_is_found(monkeypatch: Patch) -> None:
         return messages[: turns[-1]] if resumed(node) and turns else messages
 
     monkeypatch.setattr(Conversation, "before", forgetting)
-    assert found("asked for again")
+    assert found("asked for again", "without its result")
 
 
 def test_an_earlier_message_that_changes_is_found(monkeypatch: Patch) -> None:
