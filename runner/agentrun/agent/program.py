@@ -41,7 +41,6 @@ from agentrun.spec.model import FallbackModel
 from agentrun.tools import Effect, HttpEndpoint, HttpSession, OnUnknown, Tool, ToolSetupError, build_tool
 from agentrun.tools.base import ToolServer
 from agentrun.tools.mcp import McpCommand, McpEndpoint, McpServer
-from agentrun.tools.openapi import OpenApiServer, OpenApiSource
 
 Secrets = Mapping[tuple[str, str], str]
 """(name, key) of a Secret → its value."""
@@ -208,6 +207,8 @@ class _Builder:
         return self._entry(spec, server, mcp)
 
     def _api(self, spec: ToolSpec, api: OpenApiTools, path: str) -> ServerEntry:
+        from agentrun.tools.openapi import OpenApiServer, OpenApiSource  # only for who has one
+
         file = None
         if api.document_from is not None:
             ref = api.document_from.config_map_key_ref
