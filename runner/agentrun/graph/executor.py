@@ -300,7 +300,7 @@ class Executor:
     # --- graphs within graphs
 
     def told(self, node: NodeRun, event: str, **fields: Any) -> None:
-        self._observe(event, node.node_id, {"attempt": self.log.attempt, "try": node.try_number, **fields})
+        self._observe(event, node.node_id, {**fields, "try": node.try_number, "attempt": self.log.attempt})
 
     def check(self, record_id: str = "") -> None:  # known: an earlier try finished all the same
         if self._over or self.log.sealed or self.log.knows(record_id):

@@ -54,10 +54,11 @@ class Progress:
             return
         record = fields.get("record")
         if not isinstance(record, pb.NodeRecord):
-            self._output.write(event, node=node, **fields)
+            shown: dict[str, Any] = {name: value for name, value in fields.items() if name != "attempt"}
+            self._output.write(event, node=node, **shown)
             return
         cost = record.cost
-        shown: dict[str, Any] = {"node": node, "ms": cost.wall_ms}
+        shown = {"node": node, "ms": cost.wall_ms}
         if record.kind != TRY:
             shown["kind"] = record.kind
         if cost.tokens_in or cost.tokens_out:
