@@ -32,7 +32,7 @@ test: dev ## unit tests, then integration tests
 	@$(BIN)/python -m pytest -n auto tests/unit $(ARGS)
 	@$(BIN)/python -m pytest -n auto tests/integration $(ARGS)
 
-check: dev ## format, lint, types, layers, and that generated files are fresh
+check: dev ## format, lint, types, layers, the chart, and that generated files are fresh
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run \`make fmt\`"; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy $(TYPED)
@@ -46,6 +46,7 @@ check: dev ## format, lint, types, layers, and that generated files are fresh
 	done
 	@$(BIN)/python -m agentrun_operator.crd --check
 	@$(BIN)/python -m agentrun_api.openapi --check
+	@$(BIN)/python -m pytest -q -n auto tests/unit/chart
 	@echo "check: all is well"
 
 fmt: dev ## format the code, mend what the linter can

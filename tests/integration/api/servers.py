@@ -53,6 +53,11 @@ class Process:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def pid(self) -> int:
+        assert self._running is not None
+        return self._running.pid
+
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """Its exit code."""
         assert self._running is not None
