@@ -47,7 +47,9 @@ class AnswerSchema:
         try:
             kind.check_schema(self.schema)
         except SchemaError as error:
-            raise BadSchema(f"{_at(error.json_path)}{_clip(error.message)}") from None
+            # Of what is none of several, the one that lists what would be right.
+            listed = [part.message for part in error.context or () if part.validator == "enum"]
+            raise BadSchema(f"{_at(error.json_path)}{_clip([*listed, error.message][0])}") from None
         # An empty registry: the library's own would fetch what a $ref names.
         self._validator = kind(self.schema, registry=Registry())
         self._check_references()

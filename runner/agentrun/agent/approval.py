@@ -36,7 +36,8 @@ class Consent:
     def tell(self, result: pb.ToolResult) -> pb.ToolResult:
         """The result of the call with what was said before it."""
         if self.answered is not None:
-            result.answered.CopyFrom(self.answered)
+            if not result.HasField("answered"):  # else a later question's, to which this one has led
+                result.answered.CopyFrom(self.answered)
             if arguments := self.answered.answer.arguments:
                 shown = cut_text(arguments, bytes_max=CHANGED_BYTES_MAX)
                 note = f"A person changed the arguments of this call before it was made, to: {shown}"

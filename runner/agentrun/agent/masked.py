@@ -126,7 +126,15 @@ class MaskedServer:
         except ToolServerUnavailable as error:
             _mask(error, self._masks)
             raise
-        return [replace(tool, description=self._masks.text(tool.description)) for tool in listed]
+        return [self._masked(tool) for tool in listed]
+
+    def _masked(self, tool: ServerTool) -> ServerTool:
+        """Also the schema: a default may be what the server was given in its environment."""
+        try:
+            parameters = self._masks.value(tool.parameters)
+        except RecursionError:
+            parameters = False  # as a schema that is none: nobody could be told of it
+        return replace(tool, description=self._masks.text(tool.description), parameters=parameters)
 
     async def call_tool(self, tool: ServerTool, call: ToolCall, timeout_seconds: float) -> ToolOutput:
         try:

@@ -73,11 +73,12 @@ class Toolbox:
     async def call(self, node: NodeContext, part: pb.ToolCallPart) -> Told:
         """Makes the call. Raises NodeError for a try that another should follow."""
         tool = self._tools[part.name]
-        if tool.effect is Effect.UNSAFE and node.interrupted:
-            return Told(await self._interrupted(node, tool, part))
         given = await consent(node, part, tool.approval)
         if given.denied:
             return Told(given.denial())
+        if tool.effect is Effect.UNSAFE and node.interrupted:
+            # What is asked about, and told of, is the call as it was made: perhaps with other arguments.
+            return Told(given.tell(await self._interrupted(node, tool, given.part)))
         told = await self._make(node, tool, given.part)
         given.tell(told.result)
         return told

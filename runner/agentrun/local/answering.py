@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import getpass
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
 from agentrun.graph.types import scope_of
 from agentrun.local.errors import LocalError
-from agentrun.log.asks import OUTCOME_UNKNOWN, Waiting, answered, waiting
+from agentrun.log.asks import OUTCOME_UNKNOWN, Waiting, answered, read_answer, waiting
 from agentrun.log.replay import History
 from agentrun.log.store import InboxRow, LogStore, RunInfo
 from agentrun.proto import log_pb2 as pb
@@ -37,7 +37,8 @@ class NotWaiting(LocalError):
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A call that waits. `arguments`: as the model wrote them; None where they are not to be had.
+    """A call that waits. `arguments`: as the model wrote them, or as a person has changed them before the
+    call was made; None where they are not to be had.
     `answer`: what was said already, and is not used yet."""
 
     ask: Waiting
@@ -80,9 +81,23 @@ async def calls_waiting(store: LogStore, info: RunInfo, history: History, payloa
     """What waits, in the order in which it was asked."""
     rows = {row.id: row for row in await store.inbox(info.run.run_id)}
     return [
-        Call(ask=ask, arguments=await _arguments(history, ask, payload), answer=rows.get(ask.id))
+        Call(
+            ask=ask,
+            arguments=_changed(history, ask, rows) or await _arguments(history, ask, payload),
+            answer=rows.get(ask.id),
+        )
         for ask in waiting(history)
     ]
+
+
+def _changed(history: History, ask: Waiting, rows: Mapping[str, InboxRow]) -> str:
+    """What the call was made with, where a person had changed that: from the answer that was used."""
+    used = [
+        rows[id_]
+        for id_, record in history.asks.items()
+        if record.parents[0] == ask.node_id and id_ in history.consumed and id_ in rows
+    ]
+    return next((answer.arguments for answer in map(read_answer, used) if answer.arguments), "")
 
 
 async def _arguments(history: History, ask: Waiting, payload: Payload) -> str | None:

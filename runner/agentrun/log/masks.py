@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus
 
 if TYPE_CHECKING:
@@ -77,6 +77,14 @@ class Masks:
             if needle in data:
                 data = data.replace(needle, MASK.encode())
         return data
+
+    def value(self, value: Any) -> Any:
+        """The same, of a JSON value; names in objects stay as they are."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, Mapping):
+            return {key: self.value(inner) for key, inner in value.items()}
+        return [self.value(inner) for inner in value] if isinstance(value, list) else value
 
     def message(self, message: Message) -> None:
         """Takes them out of all texts of a message, in place."""

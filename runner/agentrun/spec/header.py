@@ -31,3 +31,15 @@ class HttpHeader(ManifestModel):
         if (self.value is None) == (self.value_from is None):
             raise ValueError("must have exactly one of value and valueFrom")
         return self
+
+
+def _each_once(headers: tuple[HttpHeader, ...]) -> tuple[HttpHeader, ...]:
+    names = [header.name.lower() for header in headers]
+    again = next((k for k, name in enumerate(names) if name in names[:k]), None)
+    if again is not None:
+        raise ValueError(f"'{headers[again].name}' stands there twice")
+    return headers
+
+
+HttpHeaders = Annotated[tuple[HttpHeader, ...], Field(max_length=64), AfterValidator(_each_once)]
+"""Upper and lower case are one: of two that differ in nothing else, one would be lost."""

@@ -22,7 +22,7 @@ from agentrun.spec.base import (
     unprintable,
 )
 from agentrun.spec.errors import Path, RuleError
-from agentrun.spec.header import HttpHeader
+from agentrun.spec.header import HttpHeaders
 
 NAMES_MAX = 512
 
@@ -61,9 +61,7 @@ class McpServer(ManifestModel):
     url: Url | None = Field(
         default=None, description="Its address, for streamable HTTP; http or https, without credentials."
     )
-    headers: Annotated[tuple[HttpHeader, ...], Field(max_length=64)] = Field(
-        default=(), description="Headers of each request. Only with url."
-    )
+    headers: HttpHeaders = Field(default=(), description="Headers of each request. Only with url.")
     command: (
         Annotated[
             tuple[

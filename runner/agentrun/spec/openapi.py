@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from agentrun.spec.base import Bool, JsonObject, ManifestModel, TextSource, Url
-from agentrun.spec.header import HttpHeader
+from agentrun.spec.header import HttpHeaders
 from agentrun.spec.mcp import NAMES_MAX, ServersName
 
 
@@ -30,7 +30,7 @@ class OpenApiTools(ManifestModel):
         alias="baseURL",
         description="Where the calls go. Default: the document's first server, which must be where url is.",
     )
-    headers: Annotated[tuple[HttpHeader, ...], Field(max_length=64)] = Field(
+    headers: HttpHeaders = Field(
         default=(),
         description="Headers of each request. Parameters of the same names are no arguments of the tools.",
     )

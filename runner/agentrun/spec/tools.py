@@ -23,7 +23,7 @@ from agentrun.spec.base import (
     Url,
 )
 from agentrun.spec.errors import Path, RuleError
-from agentrun.spec.header import HttpHeader
+from agentrun.spec.header import HttpHeaders
 from agentrun.spec.mcp import McpServer
 from agentrun.spec.openapi import OpenApiTools
 
@@ -68,9 +68,7 @@ class HttpTool(ManifestModel):
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"] = Field(
         default="POST", description="GET, POST, PUT, PATCH or DELETE. Default POST."
     )
-    headers: Annotated[tuple[HttpHeader, ...], Field(max_length=64)] = Field(
-        default=(), description="Headers of each request."
-    )
+    headers: HttpHeaders = Field(default=(), description="Headers of each request.")
     arguments: HttpArguments = Field(
         default=HttpArguments.BODY,
         description="Body sends the arguments as a JSON body, Query as query parameters. Default Body.",

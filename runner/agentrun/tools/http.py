@@ -61,6 +61,7 @@ class HttpTool:
         if self._method not in _METHODS:
             raise ToolSetupError(f"the method must be one of {', '.join(_METHODS)}")
         self._url = UrlTemplate.parse(endpoint.url)
+        _check_parts(self._url.names, parameters)
         default = "query" if self._method in ("GET", "DELETE") else "body"
         self._in_query = (endpoint.arguments or default) == "query"
         self._headers = checked_headers(endpoint.headers)
@@ -104,6 +105,14 @@ class HttpTool:
 
 def _json_body(text: str) -> bytes:
     return safe_text(text).encode() if text.strip() else b"{}"
+
+
+def _check_parts(names: tuple[str, ...], parameters: Mapping[str, Any] | None) -> None:
+    """ToolSetupError for a part of the URL that no model would know of: each call would be refused."""
+    told = (parameters or {}).get("properties", {})
+    missing = [name for name in names if parameters and isinstance(told, Mapping) and name not in told]
+    if missing:
+        raise ToolSetupError(f"the URL names {{{missing[0]}}}, which is not in the properties of parameters")
 
 
 def _parameters(names: tuple[str, ...]) -> dict[str, Any]:

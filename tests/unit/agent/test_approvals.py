@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agentrun.graph.executor import Executor
+from agentrun.local.answering import calls_waiting
 from agentrun.log.asks import APPROVAL, Waiting, answer_row, is_answered, waiting
 from agentrun.log.memory import MemoryStore
 from agentrun.log.store import InboxRow
@@ -45,6 +46,23 @@ def post(run: AgentBench, row: InboxRow) -> bool:
 
 def asked(run: AgentBench) -> list[Waiting]:
     return waiting(run.history)
+
+
+def shown(run: AgentBench) -> list[str | None]:
+    """The arguments of what waits, as the command and the API list them."""
+
+    async def main() -> list[str | None]:
+        store = MemoryStore(run.database)
+        info = await store.get_run(run.run_id)
+        assert info is not None
+        calls = await calls_waiting(store, info, run.history, inline)
+        return [waits.arguments for waits in calls]
+
+    async def inline(payload: log_pb2.Payload) -> bytes | None:
+        return payload.inline
+
+    found: list[str | None] = run.loop.run(main())
+    return found
 
 
 def answer(run: AgentBench, approve: bool = True, *, of: int = 0, **more: Any) -> str:
@@ -469,10 +487,35 @@ def test_a_second_crash_is_a_second_question() -> None:
 def test_the_approval_of_the_call_stands_when_it_is_made_again() -> None:
     run = bench(call("pay", text="Bob"), tools=[pay(onUnknown="Ask")])
     run.resume()
+    assert shown(run) == ['{"text": "Bob"}']
     answer(run, arguments='{"text": "Alice"}')
+    assert shown(run) == ['{"text": "Bob"}'], "what was asked, and not what was answered"
     assert run.run(Crash(append=3)) is None
     assert run.starts("echo") == 1
     assert run.resume().reason == "OutcomeUnknown"
+    (waits,) = asked(run)
+    assert waits.detail == '{"text": "Alice"}', "the call as it was made, and not as the model wrote it"
+    assert shown(run) == ['{"text": "Alice"}'], "also where the arguments are listed whole"
     answer(run)
     assert run.resume().reason == "Completed"
     assert [seen.value for seen in run.calls if seen.tool == "echo"] == ["Alice", "Alice"]
+
+
+@pytest.mark.parametrize("policy", ["Ask", "Report"])
+def test_of_a_call_with_changed_arguments_whose_outcome_is_unknown_the_model_is_told_both(
+    policy: str,
+) -> None:
+    run = bench(call("pay", text="Bob"), tools=[pay(onUnknown=policy)])
+    run.resume()
+    approval = answer(run, arguments='{"text": "Alice"}')
+    assert run.run(Crash(append=3)) is None
+    if policy == "Ask":
+        assert run.resume().reason == "OutcomeUnknown"
+        denial = answer(run, approve=False, reason="it went through")
+    assert run.resume().reason == "Completed"
+    told = run.result("call-1-0")
+    assert told.outcome == pb.TOOL_OUTCOME_UNKNOWN and run.starts("echo") == 1
+    assert told.content.startswith("A person changed the arguments of this call before it was made, to: ")
+    assert '{"text": "Alice"}' in told.content and "The outcome is unknown" in told.content
+    assert told.answered.id == (denial if policy == "Ask" else approval)
+    run.check_transcripts()

@@ -1,16 +1,22 @@
-"""Pieces of a streamed answer show no secret, however the provider cuts it."""
+"""Pieces of a streamed answer show no secret, however the provider cuts it; nor does a list of tools."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from agentrun.agent.masked import MaskedModel
+from agentrun.agent.masked import MaskedModel, MaskedServer
 from agentrun.log.masks import Masks
 from agentrun.models import ModelError, ModelRequest, ModelResponse, Usage
 from agentrun.models.base import Delta
 from agentrun.proto import transcript_pb2 as pb
+from agentrun.tools.base import ServerTool
+from agentrun.tools.offer import offer
+from tests.support.tool_servers import FakeServer
 
 SECRET = "sk-planted-0123456789"
 
@@ -80,3 +86,41 @@ def test_an_error_says_no_secret() -> None:
         asyncio.run(model.request(ModelRequest(instructions="", messages=())))
     assert (caught.value.message, caught.value.retryable) == ("wrong key: ***", False)
     assert SECRET not in str(caught.value)
+
+
+def listed(parameters: Any, description: str = "") -> ServerTool:
+    """The tool as it is recorded behind the masks."""
+
+    async def main() -> Sequence[ServerTool]:
+        server = FakeServer(tools=[ServerTool(name="t", description=description, parameters=parameters)])
+        return await MaskedServer(server, Masks([SECRET])).list_tools(nothing)
+
+    async def nothing() -> None:
+        return None
+
+    (tool,) = asyncio.run(main())
+    return tool
+
+
+def test_a_tools_schema_shows_no_secret_either() -> None:
+    """A default is often what the server was given in its environment."""
+    schema = {
+        "type": "object",
+        "properties": {
+            "key": {"type": "string", "default": SECRET, "description": f"Bearer {SECRET}", "minLength": 2},
+            "kind": {"enum": ["a", SECRET, None, 3]},
+        },
+        "required": ["key"],
+    }
+    tool = listed(schema, f"uses {SECRET}")
+    (recorded,) = offer([tool]).tools
+    assert SECRET not in recorded.parameters_json and recorded.description == "uses ***"
+    assert tool.parameters == json.loads(json.dumps(schema).replace(SECRET, "***"))
+
+
+def test_a_schema_that_nests_for_ever_costs_its_tool_alone() -> None:
+    deep: dict[str, Any] = {"type": "string"}
+    for _ in range(5000):
+        deep = {"type": "array", "items": deep}
+    found = offer([listed({"type": "object", "properties": {"a": deep}})])
+    assert not found.tools and "tool 't' is left out" in found.warnings[0]

@@ -50,3 +50,16 @@ def test_a_definition_keeps_the_document_and_no_secret() -> None:
         parse_object(manifest([{"text": "x"}], [{"name": "api", "openapi": {"document": DOCUMENT}}]))
     )
     assert json.loads(data)["agent"]["tools"][0]["openapi"]["document"] == DOCUMENT
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ({"swagger": "2.0", "paths": {}}, "it is Swagger 2.0; OpenAPI 3.0 or 3.1 is needed"),
+        (DOCUMENT, "it names no server with an address of its own: set baseURL"),
+    ],
+)
+def test_a_document_in_the_manifest_is_judged_before_the_run_begins(document: Any, why: str) -> None:
+    with pytest.raises(SetupError, match=rf"tools\[0\]\.openapi: the document: {why}"):
+        prepare(spec(document=document), {})
+    prepare(spec(document=DOCUMENT, baseURL="http://127.0.0.1:1"), {})

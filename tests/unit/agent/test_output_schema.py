@@ -89,6 +89,10 @@ def test_only_so_many_problems_are_told() -> None:
     ("schema", "why"),
     [
         ({"type": "object", "required": "a"}, "$.required: 'a' is not of type 'array'"),
+        (
+            {"type": "object", "properties": {"a": {"type": "text"}}},
+            "$.properties.a.type: 'text' is not one of",
+        ),
         ({"type": "object", "properties": {"a": {"$ref": "#/nope"}}}, "'#/nope' names nothing"),
         ({"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/s"}}}, "which is not fetched"),
     ],

@@ -141,6 +141,15 @@ CASES = [
         "- {name: files, mcp: {command: [x], env: [{name: A, value: b}, {name: A, value: c}]}}",
         ["spec.agent.tools[0].mcp.env[1].name: 'A' stands there twice"],
     ),
+    *[
+        (TOOL, tool, [f"spec.agent.tools[0].{place}.headers: 'x-a' stands there twice"])
+        for headers in ["headers: [{name: X-A, value: b}, {name: x-a, value: c}]"]
+        for place, tool in [
+            ("mcp", f"- {{name: files, mcp: {{url: 'http://a', {headers}}}}}"),
+            ("openapi", f"- {{name: files, openapi: {{url: 'http://a', {headers}}}}}"),
+            ("http", f"- {{name: x, description: x, {SCHEMA}, http: {{url: 'http://a', {headers}}}}}"),
+        ]
+    ],
     (
         TOOL,
         "- mcp: {url: 'http://a'}",

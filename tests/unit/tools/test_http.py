@@ -85,6 +85,14 @@ def test_bad_arguments_send_nothing(stub: StubTools, arguments: str) -> None:
         ({"url": "http://h/", "method": "TRACE"}, "method must be one of"),
         ({"url": "http://h/", "headers": {"X-A": "s3cret\r\nX-B: y"}}, "header X-A: its value"),
         ({"url": "http://h/", "headers": {"X A": "y"}}, "no name of a header"),
+        (
+            {"url": "http://h/{id}", "parameters": {"type": "object", "properties": {"ID": {}}}},
+            r"names \{id\}, which is not in the properties of parameters",
+        ),
+        (
+            {"url": "http://h/?q={id}", "parameters": {"type": "object"}},
+            r"names \{id\}, which is not in the properties",
+        ),
     ],
 )
 def test_an_endpoint_that_cannot_be_called_is_refused_at_set_up(settings: Any, says: str) -> None:

@@ -47,17 +47,26 @@ def plan(operation: Operation, document: Document, headers: Collection[str]) -> 
             required.append(name)
         places.append({**place, "argument": name})
     _check_path(operation.path, places)
+    if not schemas.complete(SCHEMA_BYTES_MAX):
+        raise BadOperation(f"the schemas of its parameters have more than {SCHEMA_BYTES_MAX} bytes")
+    of_parameters = dict(schemas.definitions)
     body = _body(operation, schemas, properties, required)
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
-    if required:
-        schema["required"] = required
-    if schemas.definitions:
-        schema["$defs"] = schemas.definitions
-    if body is not None and len(json.dumps(schema, default=str)) > SCHEMA_BYTES_MAX:
+    whole = schemas.complete(SCHEMA_BYTES_MAX)
+    schema = _schema_of(properties, required, schemas.definitions)
+    if body is not None and not (whole and len(json.dumps(schema, default=str)) <= SCHEMA_BYTES_MAX):
         properties[body["argument"]] = {"description": "The body. Its schema is too long to be told here."}
-        del schema["$defs"]
+        schema = _schema_of(properties, required, of_parameters)
     what = {"method": operation.method, "path": operation.path, "parameters": places, "body": body}
     return schema, json.dumps(what, separators=(",", ":")).encode()
+
+
+def _schema_of(
+    properties: Mapping[str, Any], required: list[str], definitions: Mapping[str, Any]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        found["required"] = required
+    return {**found, "$defs": definitions} if definitions else found
 
 
 def _place(parameter: Mapping[str, Any]) -> dict[str, Any]:

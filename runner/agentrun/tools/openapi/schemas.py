@@ -7,7 +7,9 @@ in `$defs`, each once, so that a schema that refers to itself ends; the dialect 
 
 from __future__ import annotations
 
+import json
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,11 +24,12 @@ _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
 class Schemas:
-    """The schemas of one operation. `definitions`: what they refer to, so far."""
+    """The schemas of one operation. `definitions`: what they refer to, whole after `complete`."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self._names: dict[str, str] = {}
+        self._waiting: deque[str] = deque()
         self.definitions: dict[str, Any] = {}
 
     def converted(self, schema: Any, depth: int = 0) -> Any:
@@ -52,6 +55,21 @@ class Schemas:
             _from_30(schema, found)
         return found
 
+    def complete(self, bytes_max: int) -> bool:
+        """Brings along what the schemas refer to. False: it is more than that, and not all is there.
+
+        One after the other, for a chain of references may be longer than Python's stack; and no further
+        than to the bound, for each of a thousand operations may refer to all of a large document."""
+        size = 0
+        while self._waiting:
+            ref = self._waiting.popleft()
+            found = self.converted(self._document.target(ref))
+            self.definitions[self._names[ref]] = found
+            size += len(json.dumps(found, default=str))
+            if size > bytes_max:
+                return False
+        return True
+
     def followed(self, schema: Any) -> Mapping[str, Any]:
         """A schema without a reference at its top; nothing where there is none."""
         return self._document.followed(schema) if isinstance(schema, Mapping) else {}
@@ -65,8 +83,8 @@ class Schemas:
             while name in self.definitions:
                 name, number = f"{base}_{number}", number + 1
             self._names[ref] = name
-            self.definitions[name] = {}  # it may refer to itself
-            self.definitions[name] = self.converted(self._document.target(ref))
+            self.definitions[name] = {}  # until it is complete
+            self._waiting.append(ref)
         return self._names[ref]
 
     def _without_read_only(self, schema: Mapping[str, Any], found: dict[str, Any]) -> None:

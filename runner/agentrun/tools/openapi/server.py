@@ -21,7 +21,7 @@ from agentrun.spec.document import read_document
 from agentrun.spec.errors import ManifestError
 from agentrun.tools.arguments import parse_arguments
 from agentrun.tools.base import Effect, ServerTool, ToolCall, ToolError, ToolOutput, ToolServerUnavailable
-from agentrun.tools.errors import ArgumentsError
+from agentrun.tools.errors import ArgumentsError, ToolSetupError
 from agentrun.tools.exchange import HttpRequest, HttpSession, checked_headers
 from agentrun.tools.openapi.document import BadDocument, BadOperation, Document
 from agentrun.tools.openapi.plan import plan
@@ -70,6 +70,11 @@ class OpenApiServer:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "headers", checked_headers(self.headers))
+        if self.source.document is not None:
+            try:
+                self._base(Document(self.source.document))
+            except BadDocument as error:
+                raise ToolSetupError(f"the document: {error}") from error
 
     async def list_tools(self, before_send: Callable[[], Awaitable[None]]) -> Sequence[ServerTool]:
         """All operations, in the order of the document."""
@@ -80,7 +85,11 @@ class OpenApiServer:
         except (BadDocument, ManifestError) as error:
             line = " ".join(str(error).split())
             raise ToolServerUnavailable(f"{self.source.shown}: {line}", retryable=False) from error
-        return list(self._tools(document, base))
+        found = []
+        for tool in self._tools(document, base):
+            found.append(tool)
+            await asyncio.sleep(0)  # thousands of operations take seconds, in which others go on
+        return found
 
     async def call_tool(self, tool: ServerTool, call: ToolCall, timeout_seconds: float) -> ToolOutput:
         """One request, by what was recorded of the operation."""

@@ -204,6 +204,72 @@ def test_a_body_whose_schema_is_very_long_is_described_in_words() -> None:
     assert schema["required"] == ["body"] and len(json.dumps(schema)) < 1000
 
 
+def test_a_long_body_without_references_is_described_in_words_too() -> None:
+    long = {f"field_{k}": {"type": "string", "description": "d" * 100} for k in range(1000)}
+    schema = one(body_of({"type": "object", "properties": long}, required=True))
+    assert "too long to be told here" in schema["properties"]["body"]["description"]
+
+
+def test_what_the_parameters_refer_to_stays_where_the_body_is_too_long() -> None:
+    color = {"type": "string", "enum": ["red", "blue"]}
+    long = {f"field_{k}": {"type": "string", "description": "d" * 100} for k in range(1000)}
+    schema = one(
+        {
+            **body_of({"$ref": "#/components/schemas/Long"}),
+            "parameters": [{**parameter("color"), "schema": {"$ref": "#/components/schemas/Color"}}],
+        },
+        components={"schemas": {"Long": {"type": "object", "properties": long}, "Color": color}},
+    )
+    assert "too long to be told here" in schema["properties"]["body"]["description"]
+    assert schema["properties"]["color"] == {"$ref": "#/$defs/Color"}
+    assert schema["$defs"] == {"Color": color}
+
+
+def test_parameters_whose_schemas_are_very_long_cost_their_operation_alone() -> None:
+    long = {"type": "string", "enum": [f"value {k}" for k in range(10000)]}
+    paths = {
+        "/a": {"get": {"operationId": "long", "parameters": [{**parameter("q"), "schema": ref("Long")}]}},
+        "/b": {"get": {"operationId": "short"}},
+    }
+    found = planned(document(paths, components={"schemas": {"Long": long}}))
+    assert "the schemas of its parameters have more than" in found["long"]
+    assert not isinstance(found["short"], str)
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+@pytest.mark.parametrize("length", [400, 4000])
+def test_a_chain_of_references_may_be_longer_than_the_stack(length: int) -> None:
+    schemas: dict[str, Any] = {
+        f"S{k}": {"type": "object", "properties": {"next": ref(f"S{k + 1}")}} for k in range(length)
+    }
+    found = one(body_of(ref("S0")), components={"schemas": {**schemas, f"S{length}": {"type": "string"}}})
+    if length == 400:
+        assert len(found["$defs"]) == 401 and found["$defs"]["S400"] == {"type": "string"}
+    else:
+        assert "too long to be told here" in found["properties"]["body"]["description"]
+
+
+def test_a_thousand_operations_that_refer_to_all_of_a_large_document_take_seconds_at_most() -> None:
+    schemas = {
+        f"S{k}": {
+            "type": "object",
+            "properties": {f"p{j}": ref(f"S{(k * 7 + j) % 1500}") for j in range(20)},
+        }
+        for k in range(1500)
+    }
+    paths = {f"/o{k}": {"post": {"operationId": f"o{k}", **body_of(ref("S0"))}} for k in range(1000)}
+    found = document(paths, components={"schemas": schemas})
+    converted = 0
+    for operation in found.operations():
+        assert isinstance(operation, Operation)
+        schema, _ = plan(operation, found, ())
+        converted += len(json.dumps(schema))
+    assert converted < 1000 * 1000, "each is told in words, and no large schema is made a thousand times"
+
+
 def test_a_schema_that_nests_for_ever_is_refused() -> None:
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(100):
