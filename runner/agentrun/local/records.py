@@ -29,6 +29,7 @@ _TYPES: dict[str, type[Message]] = {
     "ToolResult": transcript.ToolResult,
     "ToolList": transcript.ToolList,
     "RunResult": transcript.RunResult,
+    "Shortening": transcript.Shortening,
 }
 _TYPE_OF_KIND = {
     "append_user_message": "UserMessage",
@@ -36,6 +37,8 @@ _TYPE_OF_KIND = {
     "tool_call": "ToolResult",
     "list_tools": "ToolList",
     "finalize_run": "RunResult",
+    "shorten_results": "Shortening",
+    "summarise": "Shortening",
 }
 
 
@@ -109,6 +112,8 @@ def _words(record: pb.NodeRecord, value: Any) -> str:
         return _offer(value)
     if isinstance(value, transcript.RunResult):
         return value.text
+    if isinstance(value, transcript.Shortening):
+        return _shortened(record, value)
     if isinstance(value, str):
         return value
     if value is not None:
@@ -125,6 +130,13 @@ def _offer(found: transcript.ToolList) -> str:
     names = ", ".join(tool.label for tool in found.tools)
     count = "1 tool" if len(found.tools) == 1 else f"{len(found.tools)} tools"
     return "; ".join([f"{count}: {names}" if names else count, *found.warnings])
+
+
+def _shortened(record: pb.NodeRecord, told: transcript.Shortening) -> str:
+    """What its step has done; the message holds what earlier ones did, too."""
+    if record.kind == "summarise":
+        return f"a summary of the turns up to {told.summary_to}: {told.summary}"
+    return f"long results of the turns up to {told.results_to} are put aside"
 
 
 def _calls(turn: transcript.AssistantTurn) -> str:

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from tests.integration.mcp.conftest import HttpServer, by_key, lines
 from tests.support.agents import agent
-from tests.support.commands import ROOT, Commands, Running
+from tests.support.commands import ROOT, Commands
 
 BIN = Path(sys.executable).parent
 SLOW = 4.0
@@ -167,14 +166,6 @@ def git(folder: Path, *words: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def killed_at(running: Running, seconds: float) -> bool:
-    """False: it had ended before."""
-    if not running.lives_for(seconds):
-        return False
-    running.kill()
-    return True
-
-
 @pytest.mark.parametrize("seed", [1, 2])
 def test_servers_of_others_are_used_by_a_run_that_is_killed_again_and_again(
     agentrun: Commands, run_id: str, tmp_path: Path, seed: int
@@ -213,16 +204,13 @@ def test_servers_of_others_are_used_by_a_run_that_is_killed_again_and_again(
         },
     ]
     file = agentrun.write(manifest(turns, tools))
-    kills = 0
-    for _ in range(4):
-        before = time.monotonic()
-        kills += killed_at(
-            agentrun.start("run", file, "--run-id", run_id, "--take-over"), rng.uniform(1.5, 6.0)
-        )
-        assert time.monotonic() - before < 30.0
+    for turn in sorted(rng.sample(range(1, 7), 3)):
+        running = agentrun.start("run", file, "--run-id", run_id, "--take-over")
+        running.until(f"launched node=call-{turn}-0")
+        assert running.lives_for(rng.uniform(0.0, 0.2)), "there is a turn of 0.3 s behind each of them"
+        running.kill()
     ended = agentrun("run", file, "--run-id", run_id, "--take-over")
     assert (ended.code, ended.out) == (0, "the end\n"), ended.err
-    assert kills
     messages = git(folder, "log", "--format=%s").splitlines()
     # Made once; or cut off and left to the model, which a script is not.
     unknown = [

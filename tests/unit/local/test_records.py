@@ -48,6 +48,17 @@ SUCCEEDED = pb.Final(outcome=pb.OUTCOME_SUCCEEDED, reason="Completed")
             record("tool_call", transcript.ToolResult(name="a", content="7", outcome=OK).SerializeToString()),
             "a ok: 7",
         ),
+        (
+            record("shorten_results", transcript.Shortening(results_to=6).SerializeToString()),
+            "long results of the turns up to 6 are put aside",
+        ),
+        (
+            record(
+                "summarise",
+                transcript.Shortening(results_to=3, summary_to=5, summary="All is well.").SerializeToString(),
+            ),
+            "a summary of the turns up to 5: All is well.",
+        ),
         (record("mine", b'{"a": 1}', "application/json"), '{"a": 1}'),
         (record("mine", b"text", "text/plain"), "text"),
         (record("mine", b"\xff\xff", "text/plain"), "2 bytes"),

@@ -59,7 +59,9 @@ def test_comments_leave_nothing_behind() -> None:
     assert [event.data for event in decoder.feed(b"data: a\n\n")] == ["a"]
 
 
-@pytest.mark.parametrize("piece", [b"x" * 100, b"data: " + b"x" * 90 + b"\n", b": " + b"x" * 98])
+@pytest.mark.parametrize(
+    "piece", [b"x" * 100, b"data: " + b"x" * 90 + b"\n", b": " + b"x" * 98, b"data:\n" * 20]
+)
 def test_an_event_is_bounded(piece: bytes) -> None:
     decoder = Decoder(1000)
     with pytest.raises(EventTooLong):

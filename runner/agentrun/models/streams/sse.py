@@ -77,7 +77,7 @@ class Decoder:
             text = value.removeprefix(b" ").decode("utf-8", "replace")
             if field == b"data":
                 self._data.append(text)
-                self._held += len(value)
+                self._held += len(value) + 1  # an empty line is kept, too
             else:
                 self._name = text
         return None

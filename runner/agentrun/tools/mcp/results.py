@@ -64,6 +64,8 @@ class _Reader:
         if len(self.texts) != 1:
             return False
         said: Any = self.texts[0]
+        if isinstance(structured, Mapping) and list(structured.values()) == [said]:
+            return True  # {"content": text}, as file servers have it: a file is not to be told twice
         try:
             said = json.loads(said)
         except (ValueError, RecursionError):

@@ -284,6 +284,27 @@ def test_what_a_server_asks_meanwhile_is_answered(json_stub: StubMcp) -> None:
     assert "error" in found["s2"]
 
 
+def test_a_list_that_changes_meanwhile_changes_nothing(json_stub: StubMcp) -> None:
+    """A run's tools are those of its record."""
+
+    def changing(incoming: Incoming) -> None:
+        incoming.begin()
+        incoming.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+        incoming.event(incoming.result_message(text("done")))
+        incoming.end()
+
+    json_stub.next("tools/call", changing)
+    server = server_of(json_stub)
+
+    async def main() -> None:
+        await server.list_tools(nothing)
+        assert (await calling(server)).content == "done"
+        assert (await calling(server)).content
+
+    run(main(), server)
+    assert len(json_stub.of("tools/list")) == 1
+
+
 def answers(stub: StubMcp) -> dict[str, dict[str, Any]]:
     return {m["id"]: m for m, _ in list(stub.messages) if "method" not in m}
 

@@ -85,6 +85,14 @@ TOLD: dict[str, tuple[dict[str, Any], str]] = {
         {"content": texts("7 sheep"), "structuredContent": {"result": "7 sheep"}},
         "7 sheep",
     ),
+    "structured around a text under another name": (
+        {"content": texts("a file\n"), "structuredContent": {"content": "a file\n"}},
+        "a file\n",
+    ),
+    "structured around the text and more": (
+        {"content": texts("7 sheep"), "structuredContent": {"result": "7 sheep", "at": "noon"}},
+        '7 sheep\n{"result": "7 sheep", "at": "noon"}',
+    ),
     "structured around a number": ({"content": texts("7"), "structuredContent": {"result": 7}}, "7"),
     "structured and another text": (
         {"content": texts("see below"), "structuredContent": {"a": 1}},
