@@ -1,7 +1,8 @@
 """The protocol's own servers, one over streamable HTTP and one over pipes, used by a run that is killed.
 
-They are programs of node: `npm install @modelcontextprotocol/server-everything
-@modelcontextprotocol/server-filesystem`, with the folder `node_modules/.bin` on PATH; without them this skips.
+They are programs of node, which `npm install @modelcontextprotocol/server-everything
+@modelcontextprotocol/server-filesystem` brings; the folder `node_modules/.bin` has to be on PATH, else this
+is skipped.
 """
 
 from __future__ import annotations
