@@ -53,8 +53,8 @@ class RunList(Shape):
 class Limit(Shape):
     """One limit of the budget."""
 
-    used: float = Field(description="Summed over the log.")
-    limit: float | None = Field(description="null: none.")
+    used: int | float = Field(description="Summed over the log.")
+    limit: int | float | None = Field(description="null: none.")
 
 
 class BudgetView(Shape):

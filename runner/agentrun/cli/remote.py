@@ -22,8 +22,10 @@ from agentrun.cli.common import even_if_nobody_reads, print_json, print_json_lin
 from agentrun.cli.main import SERVER_VARIABLE, say
 from agentrun.cli.text import limit, printable, shortest_unique, table
 from agentrun.client import RECORD, ApiError, Client, Event, ServerUnavailable
+from agentrun.local.answering import check_arguments
 from agentrun.local.errors import LocalError, NoSuchRun
 from agentrun.local.runs import check_prefix
+from agentrun.log.asks import ARGUMENTS_BYTES_MAX, WAITING_REASONS
 
 TOKEN_VARIABLE, TOKEN_FILE_VARIABLE = "AGENTRUN_TOKEN", "AGENTRUN_TOKEN_FILE"
 
@@ -163,6 +165,8 @@ async def _report(client: Client, run_id: str, args: argparse.Namespace) -> int:
     if run["phase"] != "Succeeded":
         message = f": {printable(run['message'])}" if run["message"] else ""
         say(f"{run['phase'].lower()} ({run['reason']}){message}")
+    if run["phase"] == "Paused" and run["reason"] in WAITING_REASONS:
+        say(f"answer with: agentrun approve {run_id} ID (or deny)")
     with even_if_nobody_reads():
         if args.output == "json":
             print_json({**run, "answer": answer, "exitCode": code})
@@ -286,16 +290,19 @@ async def _approvals(client: Client, args: argparse.Namespace) -> int:
 
 async def _decide(client: Client, args: argparse.Namespace) -> int:
     run_id = await _find(client, args.run)
-    text = getattr(args, "arguments", None)
+    arguments = None
+    if (text := getattr(args, "arguments", None)) is not None:
+        check_arguments(text, ARGUMENTS_BYTES_MAX)
+        arguments = json.loads(text)
     try:
-        arguments = json.loads(text) if text else None
-    except ValueError as error:
-        raise LocalError(f"--arguments: {error}") from None
-    if arguments is not None and not isinstance(arguments, dict):
-        raise LocalError("--arguments: must be a JSON object")
-    given = await client.decide(
-        run_id, args.id, approve=args.command == "approve", reason=args.reason, arguments=arguments
-    )
+        given = await client.decide(
+            run_id, args.id, approve=args.command == "approve", reason=args.reason, arguments=arguments
+        )
+    except ApiError as error:
+        if error.reason != "Answered":
+            raise
+        say(str(error))
+        return 1  # as without a server: the first answer stands
     if args.output == "json":
         print_json(given)
     else:

@@ -87,6 +87,38 @@ def test_a_parked_run_says_why_and_goes_on_with_a_raised_budget(agentrun: Comman
     assert agentrun("resume", run_id, "--quiet", "--budget-turns", "5") == "Hello again.\n"
 
 
+def test_a_call_that_waits_is_answered_and_the_first_answer_stands(agentrun: Command) -> None:
+    refund = {
+        "name": "refund",
+        "python": {"entrypoint": "agentrun.tools.demo:refund"},
+        "requireApproval": {"policy": "Always"},
+    }
+    asks = {"toolCalls": [{"name": "refund", "arguments": {"order": "A", "amount": 1}}]}
+    file = agentrun.folder / "waits.yaml"
+    what = hello(asks, {"text": "Done."})
+    what["spec"]["agent"]["tools"] = [refund]
+    file.write_text(json.dumps(what))
+    agentrun("run", str(file), "--quiet", code=75)
+    said = agentrun.said.splitlines()
+    run_id = agentrun.runs()[0]["runID"]
+    assert f"agentrun: answer with: agentrun approve {run_id} ID (or deny)" in said
+    ((id_, *_),) = [line.split() for line in agentrun("approvals", run_id).splitlines()[1:]]
+    for wrong, why in [
+        ("{", "not valid JSON"),
+        ('{"a": 1, "a": 2}', "more than once"),
+        ("[]", "JSON object"),
+    ]:
+        agentrun("approve", run_id, id_, "--arguments", wrong, code=2)
+        assert "--arguments: " in agentrun.said and why in agentrun.said
+    agentrun("approve", run_id, id_, "--arguments", '{"order": "A", "amount": 2}')
+    agentrun("deny", run_id, id_, code=1)
+    assert "has approved it before: that stands" in agentrun.said
+    agentrun("approve", run_id, "call-9-9-00000000", code=2)
+    assert agentrun("resume", run_id, "--quiet") == "Done.\n"
+    shown = agentrun("show", run_id)
+    assert "turns        2 of 100\n" in shown, shown
+
+
 def test_a_run_is_watched_over_a_restart_of_its_server_and_ended(agentrun: Command) -> None:
     file = agentrun.manifest({"text": "", "delaySeconds": 2}, {"text": "", "delaySeconds": 600})
     watching = agentrun.start("run", file)
