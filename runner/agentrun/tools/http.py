@@ -23,6 +23,9 @@ from agentrun.tools.url import UrlTemplate
 if TYPE_CHECKING:
     from agentrun.spec.approval import ApprovalRule
 
+_ELSEWHERE = ("$ref", "allOf", "anyOf", "oneOf", "patternProperties", "additionalProperties")
+"""Keywords of a schema that may tell of further properties."""
+
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -109,8 +112,10 @@ def _json_body(text: str) -> bytes:
 
 def _check_parts(names: tuple[str, ...], parameters: Mapping[str, Any] | None) -> None:
     """ToolSetupError for a part of the URL that no model would know of: each call would be refused."""
-    told = (parameters or {}).get("properties", {})
-    missing = [name for name in names if parameters and isinstance(told, Mapping) and name not in told]
+    if not parameters or any(key in parameters for key in _ELSEWHERE):
+        return
+    told = parameters.get("properties", {})
+    missing = [name for name in names if isinstance(told, Mapping) and name not in told]
     if missing:
         raise ToolSetupError(f"the URL names {{{missing[0]}}}, which is not in the properties of parameters")
 

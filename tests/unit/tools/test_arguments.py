@@ -31,6 +31,15 @@ def test_a_literal_number_is_written_again_as_it_was() -> None:
     assert write_exact(parse_arguments(text, literal_numbers=True)) == text
 
 
+def test_a_key_that_stands_twice_among_very_many_is_found_at_once() -> None:
+    keys = [*range(200_000), 199_999]
+    text = "{" + ",".join(f'"k{key}":1' for key in keys) + "}"
+    began = time.monotonic()
+    with pytest.raises(ArgumentsError, match='the key "k199999" stands more than once'):
+        parse_arguments(text)
+    assert time.monotonic() - began < 10.0, "compared each with each it would be minutes"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

@@ -101,6 +101,19 @@ def test_an_endpoint_that_cannot_be_called_is_refused_at_set_up(settings: Any, s
     assert "s3cret" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        None,
+        {"type": "object", "properties": {"id": {"type": "string"}}},
+        {"type": "object", "allOf": [{"properties": {"id": {"type": "string"}}}]},
+        {"type": "object", "additionalProperties": {"type": "string"}},
+    ],
+)
+def test_a_part_of_the_url_that_a_model_may_know_of_is_none_to_refuse(parameters: Any) -> None:
+    endpoint_tool(url="http://h/{id}", parameters=parameters)
+
+
 # Answers
 
 
