@@ -17,8 +17,11 @@ from typing import Any
 SCHEMA_BYTES_MAX = 64 * 1024
 DEPTH_MAX = 50
 ALTERNATIVES_CHARACTERS_MAX = 2000
+ALTERNATIVES_MAX = 500
+"""Schemas that are put together at the top; each may refer to two of the next kind, and so on."""
 
 TYPES = frozenset(("object", "array", "string", "number", "integer", "boolean", "null"))
+_INDEX = re.compile(r"\d{1,9}")
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _OF_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -148,7 +151,7 @@ def _target(root: Mapping[str, Any], ref: str) -> Mapping[str, Any] | None:
         key = part.replace("~1", "/").replace("~0", "~")
         if isinstance(found, Mapping) and key in found:
             found = found[key]
-        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+        elif isinstance(found, list) and _INDEX.fullmatch(key) and int(key) < len(found):
             found = found[int(key)]
         else:
             return None
@@ -160,10 +163,14 @@ class _Merger:
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
+        self._count = 0
 
     def merged(self, schema: Mapping[str, Any], seen: frozenset[str]) -> dict[str, Any]:
         """One object with the properties of all alternatives: what all of them require is required,
         and what more each of them asks for is said in words."""
+        self._count += 1
+        if self._count > ALTERNATIVES_MAX:
+            raise Unusable(f"its arguments have more than {ALTERNATIVES_MAX} alternatives")
         schema, seen = self._resolved(schema, seen)
         properties: dict[str, Any] = dict(schema.get("properties") or {})
         required: list[str] = list(schema.get("required") or [])

@@ -70,6 +70,10 @@ CASES: dict[str, tuple[Any, Any]] = {
         {**obj(a=STRING), "$defs": {"A": obj(a=STRING)}},
     ),
     "reference that leads nowhere": (obj(a={"$ref": "#/$defs/B"}), obj(a={})),
+    "reference to a place in a list with very many digits": (
+        {**obj(a=STRING), "allOf": [{"$ref": f"#/allOf/{'9' * 5000}"}]},
+        obj(a=STRING),
+    ),
     "reference to somewhere else": (obj(a={"$ref": "other.json"}), obj(a={})),
     "recursive reference": (
         {**obj(a={"$ref": "#/$defs/N"}), "$defs": {"N": obj(next={"$ref": "#/$defs/N"})}},
@@ -124,7 +128,19 @@ DEEP: dict[str, Any] = {}
 for _ in range(100):
     DEEP = {"type": "object", "properties": {"a": DEEP}}
 
+
+def twice(name: str) -> dict[str, Any]:
+    return {"anyOf": [{"$ref": f"#/$defs/{name}"}, {"$ref": f"#/$defs/{name}"}]}
+
+
+FORKS = {
+    "$defs": {"A0": obj(a=STRING), **{f"A{n}": twice(f"A{n - 1}") for n in range(1, 40)}},
+    **twice("A39"),
+}
+"""Small, and a million million alternatives when they are put together."""
+
 UNUSABLE = {
+    "alternatives of alternatives": (FORKS, "more than 500 alternatives"),
     "a list": ([], "no JSON object"),
     "a text": ("object", "no JSON object"),
     "a string": ({"type": "string"}, 'of type "string"'),

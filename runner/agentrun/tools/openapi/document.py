@@ -78,7 +78,7 @@ class Document:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
             if isinstance(found, Mapping) and key in found:
                 found = found[key]
-            elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            elif isinstance(found, list) and len(key) < 10 and key.isdecimal() and int(key) < len(found):
                 found = found[int(key)]
             else:
                 raise BadOperation(f"$ref {ref[:80]!r} names nothing in the document")

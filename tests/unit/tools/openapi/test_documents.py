@@ -168,6 +168,7 @@ def test_the_dialect_of_3_0_becomes_json_schema(written: Any, becomes: Any) -> N
     [
         ({"parameters": [{"$ref": "other.yaml#/x"}]}, "names another document, which is not fetched"),
         ({"parameters": [{"$ref": "#/components/x"}]}, "names nothing in the document"),
+        ({"parameters": [{"$ref": f"#/paths/~1a/post/parameters/{'9' * 5000}"}]}, "names nothing in the"),
         (body_of({"$ref": "http://else.where/s.json"}), "names another document"),
         ({"requestBody": {"$ref": "#/paths/~1a/post/requestBody"}}, "leads to itself"),
         ({"parameters": [{"in": "query"}]}, "a parameter has no name"),
