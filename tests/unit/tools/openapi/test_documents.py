@@ -253,7 +253,7 @@ def test_a_chain_of_references_may_be_longer_than_the_stack(length: int) -> None
         assert "too long to be told here" in found["properties"]["body"]["description"]
 
 
-def test_a_thousand_operations_that_refer_to_all_of_a_large_document_take_seconds_at_most() -> None:
+def test_many_operations_that_refer_to_all_of_a_large_document_are_each_told_in_words() -> None:
     schemas = {
         f"S{k}": {
             "type": "object",
@@ -261,14 +261,14 @@ def test_a_thousand_operations_that_refer_to_all_of_a_large_document_take_second
         }
         for k in range(1500)
     }
-    paths = {f"/o{k}": {"post": {"operationId": f"o{k}", **body_of(ref("S0"))}} for k in range(1000)}
+    paths = {f"/o{k}": {"post": {"operationId": f"o{k}", **body_of(ref("S0"))}} for k in range(200)}
     found = document(paths, components={"schemas": schemas})
     converted = 0
     for operation in found.operations():
         assert isinstance(operation, Operation)
         schema, _ = plan(operation, found, ())
         converted += len(json.dumps(schema))
-    assert converted < 1000 * 1000, "each is told in words, and no large schema is made a thousand times"
+    assert converted < 200 * 1000, "each is told in words, and no large schema is made each time"
 
 
 def test_a_schema_that_nests_for_ever_is_refused() -> None:
