@@ -19,7 +19,7 @@ PROTO_FILES := $(wildcard proto/agentrun/proto/*.proto)
 SIDE_BY_SIDE := -n 3 --dist loadgroup --no-loadscope-reorder
 PROTOC = $(BIN)/python -m grpc_tools.protoc -I proto
 
-.PHONY: help run test check fmt proto crds openapi e2e-model images kind-up kind-load deploy e2e e2e-slow kind-down lock upgrade clean dev
+.PHONY: help run test node-servers check fmt proto crds openapi e2e-model images kind-up kind-load deploy e2e e2e-slow kind-down lock upgrade clean dev
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ run: ## run a manifest on this machine (MANIFEST=examples/hello.yaml)
 test: dev ## unit tests, then integration tests
 	@$(BIN)/python -m pytest -n auto tests/unit $(ARGS)
 	@$(BIN)/python -m pytest -n auto tests/integration $(ARGS)
+
+node-servers: ## install the MCP servers of node that some tests use (put build/node/node_modules/.bin on PATH)
+	@mkdir -p build/node && cp requirements/node/package*.json build/node/
+	@npm ci --prefix build/node --no-audit --no-fund --silent
 
 check: dev ## format, lint, types, layers, the chart, and that generated files are fresh
 	@$(BIN)/ruff format --check --quiet . || { echo "format: run \`make fmt\`"; exit 1; }

@@ -1,8 +1,6 @@
 """The protocol's own servers, one over streamable HTTP and one over pipes, used by a run that is killed.
 
-They are programs of node, which `npm install @modelcontextprotocol/server-everything
-@modelcontextprotocol/server-filesystem` brings; the folder `node_modules/.bin` has to be on PATH, else this
-is skipped.
+They are programs of node, which `make node-servers` brings; where they are not on PATH this is skipped.
 """
 
 from __future__ import annotations
