@@ -263,7 +263,8 @@ def test_calls_that_wait_in_several_sub_agents_are_each_made_once(
         ended = agentrun("run", agentrun.write(what), "--run-id", run_id)
         assert ended.code == PAUSED and "3 calls wait for an answer" in ended.err, ended
         assert tools.count("/pay") == 0
-        waits = agentrun("approvals", run_id, "-o", "json").json["calls"]
+        found = agentrun("approvals", run_id, "-o", "json").json["calls"]
+        waits = sorted(found, key=lambda call: str(call["node"]))  # told in the order in which they were asked
         assert [call["node"] for call in waits] == [f"call-1-{n}/call-1-0" for n in range(3)]
         assert agentrun("approve", run_id, waits[0]["id"]).code == 0
         assert agentrun("deny", run_id, waits[1]["id"]).code == 0
