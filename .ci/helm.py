@@ -1,6 +1,7 @@
-"""`helm upgrade --install` where no helm is installed: Helm's own code as a library.
+"""`helm upgrade --install` and `helm uninstall` where no helm is installed: Helm's own code as a library.
 
-Called by .ci/cluster: helm.py NAME CHART NAMESPACE VALUES.yaml KEY=VALUE…
+Called by .ci/cluster: helm.py upgrade NAME NAMESPACE CHART VALUES.yaml KEY=VALUE…
+                       helm.py uninstall NAME NAMESPACE
 The cluster is that of KUBECONFIG.
 """
 
@@ -26,13 +27,14 @@ def merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def main(name: str, chart: str, namespace: str, values_file: str, *settings: str) -> None:
+def upgrade(
+    config: helm_python.Config, name: str, namespace: str, chart: str, values_file: str, *settings: str
+) -> None:
     """Installs the release, or brings it up to date."""
     values = yaml.safe_load(Path(values_file).read_text()) or {}
     for setting in settings:
         values = merged(values, helm_python.parse_set_string(setting))
-    config = helm_python.Config(kubeconfig_path=os.environ["KUBECONFIG"], namespace=namespace)
-    with config, helm_python.Chart.load(Path(chart)) as loaded:
+    with helm_python.Chart.load(Path(chart)) as loaded:
         try:
             config.upgrade(loaded, name, values, namespace=namespace, timeout=SECONDS_MAX)
         except helm_python.HelmError as error:
@@ -41,6 +43,21 @@ def main(name: str, chart: str, namespace: str, values_file: str, *settings: str
             config.install(
                 loaded, name, values, namespace=namespace, create_namespace=True, timeout=SECONDS_MAX
             )
+
+
+def uninstall(config: helm_python.Config, name: str) -> None:
+    """Deletes the release, and whatever of it is not to be kept, if it is there."""
+    config.uninstall(name, ignore_not_found=True, wait="watcher", timeout=SECONDS_MAX)
+
+
+def main(command: str, name: str, namespace: str, *arguments: str) -> None:
+    """See the module's docstring."""
+    with helm_python.Config(kubeconfig_path=os.environ["KUBECONFIG"], namespace=namespace) as config:
+        if command == "uninstall":
+            uninstall(config, name)
+        else:
+            chart, values_file, *settings = arguments
+            upgrade(config, name, namespace, chart, values_file, *settings)
 
 
 if __name__ == "__main__":

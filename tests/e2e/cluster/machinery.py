@@ -76,6 +76,14 @@ def _ready(pod: Object) -> bool:
     )
 
 
+def operator_metric(name: str) -> float:
+    """One of the operator's figures, with its labels if it has any; 0 if there is none of it yet."""
+    (pod,) = wait_operator()
+    path = f"/api/v1/namespaces/{SYSTEM}/pods/{pod['metadata']['name']}:8080/proxy/metrics"
+    found = [line for line in system.raw(path).splitlines() if line.startswith(name + " ")]
+    return float(found[0].split()[-1]) if found else 0.0
+
+
 def kill_operator() -> None:
     """By `kill -9`; its pod goes too, for a container that is started again waits longer each time."""
     for pod in system.list("pods", OPERATOR_PODS):
