@@ -34,12 +34,13 @@ from agentrun.proto import log_pb2 as pb
 from benchmarks.worlds import Pretended, StandIn, World
 from tests.integration.operator.fake_api import Body, FakeApi
 from tests.integration.operator.kubelet import Runner
+from tests.support.api_proxy import free_port
 
 WRITES_A_RUN_MAX = 8.0
 MEMORY_MIB_MAX = 300.0
 SECONDS_MAX = 1800.0
 START_SECONDS_MAX = 60.0
-PORT = 18080
+PORT = free_port()
 BASE = f"http://127.0.0.1:{PORT}"
 LIVES_AT_ONCE = 24
 """Runners that talk to Postgres at the same moment; the others wait."""
@@ -103,7 +104,9 @@ async def operator(dsn: str, world: World, folder: Path) -> AsyncIterator[int]:
         )
     try:
         async with asyncio.timeout(START_SECONDS_MAX):
-            while not await is_ready():  # noqa: ASYNC110
+            while not await is_ready():
+                if process.returncode is not None:
+                    raise SystemExit(f"the operator has ended: {folder / 'operator.log'}")
                 await asyncio.sleep(0.2)
         yield process.pid
     finally:

@@ -149,7 +149,7 @@ class Pretended:
         told: set[str] = set()
         while True:
             page = await self._call("GET", self._pods)
-            for pod in page["items"]:
+            for pod in page["items"] or []:
                 if is_new(pod, told):
                     yield pod
             async for pod in self._watch(page["metadata"]["resourceVersion"]):
@@ -180,7 +180,7 @@ class Pretended:
         return {}
 
     async def _count(self, path: str) -> int:
-        return len((await self._call("GET", path, accept=LIGHT))["items"])
+        return len((await self._call("GET", path, accept=LIGHT))["items"] or [])
 
     async def _call(
         self, method: str, path: str, body: Any = None, accept: str = "application/json"

@@ -324,3 +324,10 @@ def make_certificate(certificate: Path, key: Path, address: str = "127.0.0.1") -
         capture_output=True,
         timeout=30,
     )
+
+
+def free_port() -> int:
+    """One that nobody listens on now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

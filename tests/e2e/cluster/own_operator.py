@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -28,7 +27,7 @@ from urllib.parse import urlsplit
 from tests.e2e.cluster.kube import Kubectl, Object, wait_until
 from tests.e2e.cluster.machinery import OPERATOR, SYSTEM, operator_scaled
 from tests.e2e.cluster.objects import RUNNER_IMAGE
-from tests.support.api_proxy import ApiProxy
+from tests.support.api_proxy import ApiProxy, free_port
 
 ACCOUNT = "own-operator"
 START_SECONDS = 30
@@ -150,10 +149,3 @@ def give_rights(kube: Kubectl, pods: list[str] | None = None) -> None:
             **named,
         },
     )
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
