@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 from collections.abc import Mapping
@@ -12,7 +11,6 @@ import pytest
 
 from agentrun.cli.live import LiveProgress
 from agentrun.cli.progress import PlainProgress
-from agentrun.graph.observing import Mailbox
 from agentrun.graph.types import NodeContext, NodeError, NodeKind, NodeResult
 from tests.support.agents import Bench
 from tests.support.live_runs import LiveRun, manifest
@@ -118,22 +116,6 @@ def test_a_run_that_is_stopped_takes_back_what_it_has_shown() -> None:
         ("partial", "start", 2, "half"),
         ("partial", "start", 2, "whole"),
     ]
-
-
-def test_a_slow_reader_loses_the_oldest_and_is_told_how_many() -> None:
-    async def main() -> None:
-        box = Mailbox(3)
-        waiting = asyncio.create_task(box.next())
-        await asyncio.sleep(0)
-        box.observe("launched", "n", {})  # not for it
-        box.observe("partial", "n", {"text": "0"})
-        assert (await waiting).fields == {"text": "0"}
-        for number in range(1, 100):
-            box.observe("partial", "n", {"text": str(number)})
-        read = [await box.next() for _ in range(3)]
-        assert [(event.fields["text"], event.lost) for event in read] == [("97", 96), ("98", 0), ("99", 0)]
-
-    asyncio.run(main())
 
 
 def test_the_display_shows_what_is_coming_and_forgets_what_is_taken_back() -> None:
