@@ -6,7 +6,7 @@ for it takes half a second. Importing this package is cheap.
 
 Modules: `server` the tool server; `link` one connection; `http` and `stdio` what carries
 it; `exchange` one request on its way; `wire`, `listing` and `results` read what servers
-say, and are forgiving; `hidden` keeps secrets out of what is told.
+say, and are forgiving. Secrets of the server are taken out of all that is told.
 """
 
 from agentrun.tools.mcp.server import McpCommand, McpEndpoint, McpServer

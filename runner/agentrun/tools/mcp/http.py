@@ -23,10 +23,10 @@ import anyio
 import httpx2
 from mcp.shared.exceptions import MCPError
 
+from agentrun.log.masks import Masks
 from agentrun.tools.arguments import write_exact
 from agentrun.tools.exchange import CONNECT_SECONDS_MAX, USER_AGENT
 from agentrun.tools.mcp.exchange import CURRENT, Exchange, Fault, current, params_of
-from agentrun.tools.mcp.hidden import Hidden
 from agentrun.tools.mcp.wire import (
     ERROR_TEXT_BYTES_MAX,
     answers,
@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def dispatcher(url: str, headers: Mapping[str, str], hidden: Hidden) -> AsyncIterator[HttpDispatcher]:
+async def dispatcher(url: str, headers: Mapping[str, str], masks: Masks) -> AsyncIterator[HttpDispatcher]:
     """A connection pool of its own, and at the end a word to the server that the session is over."""
     async with httpx2.AsyncClient(
         # No read timeout: a call's deadline is the one bound, and is not on bytes.
@@ -65,7 +65,7 @@ async def dispatcher(url: str, headers: Mapping[str, str], hidden: Hidden) -> As
         headers={"user-agent": USER_AGENT, "accept-encoding": "identity", **headers},
         follow_redirects=False,
     ) as client:
-        made = HttpDispatcher(client, url, hidden)
+        made = HttpDispatcher(client, url, masks)
         try:
             yield made
         finally:
@@ -89,11 +89,11 @@ class HttpDispatcher:
     lost = False
     """A server is asked anew for each request: only its session can be lost."""
 
-    def __init__(self, client: httpx2.AsyncClient, url: str, hidden: Hidden) -> None:
+    def __init__(self, client: httpx2.AsyncClient, url: str, masks: Masks) -> None:
         self.session_id: str | None = None
         self._client = client
         self._url = httpx2.URL(url)
-        self._hidden = hidden
+        self._masks = masks
         self._version: str | None = None
         self._ids = count(1)
         self._on_request: Any = None
@@ -196,7 +196,7 @@ class HttpDispatcher:
 
     def _fault(self, reason: str, error: Exception, exchange: Exchange, *, retryable: bool) -> Fault:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        message = cut_text(self._hidden.clean(text), bytes_max=ERROR_TEXT_BYTES_MAX)
+        message = cut_text(self._masks.text(text), bytes_max=ERROR_TEXT_BYTES_MAX)
         return Fault(reason, message, retryable=retryable, started=exchange.gate.passed)
 
     async def _read(
@@ -207,7 +207,7 @@ class HttpDispatcher:
         if response.status_code >= 300:
             body = await read_bounded(response, ERROR_BYTES_READ_MAX, cut=True)
             known = self.session_id is not None
-            return refusal(response, body, request_id, known_session=known, hidden=self._hidden)
+            return refusal(response, body, request_id, known_session=known, masks=self._masks)
         if method == "initialize":
             self.session_id = response.headers.get(SESSION)
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agentrun.log.masks import Masks
 from agentrun.tools.base import Effect, ServerTool
-from agentrun.tools.mcp.hidden import Hidden
 
 
-def tools_of(page: Mapping[str, Any], hidden: Hidden) -> Iterator[ServerTool]:
+def tools_of(page: Mapping[str, Any], masks: Masks) -> Iterator[ServerTool]:
     """The page's tools; what has no name is nothing that could be called."""
     listed = page.get("tools")
     for tool in listed if isinstance(listed, list) else ():
@@ -20,7 +20,7 @@ def tools_of(page: Mapping[str, Any], hidden: Hidden) -> Iterator[ServerTool]:
             continue
         yield ServerTool(
             name=tool["name"],
-            description=hidden.clean(_description(tool)),
+            description=masks.text(_description(tool)),
             parameters=tool.get("inputSchema"),
             effect=effect_of(tool.get("annotations")),
         )

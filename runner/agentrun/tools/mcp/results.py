@@ -14,10 +14,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from agentrun.log.masks import Masks
 from agentrun.log.text import safe_text
 from agentrun.proto import log_pb2
 from agentrun.tools.base import ToolOutput
-from agentrun.tools.mcp.hidden import Hidden
 from agentrun.tools.results import cut_text
 
 ATTACHMENT_BYTES_MAX = 16 * 1024 * 1024
@@ -31,9 +31,9 @@ NAME_CHARACTERS_MAX = 200
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
 
 
-def output_of(result: Mapping[str, Any], hidden: Hidden) -> ToolOutput:
+def output_of(result: Mapping[str, Any], masks: Masks) -> ToolOutput:
     """What the model is told of a result, and what is kept beside it."""
-    reader = _Reader(hidden)
+    reader = _Reader(masks)
     blocks = result.get("content")
     for block in blocks if isinstance(blocks, list) else ():
         reader.read(block)
@@ -49,15 +49,15 @@ def output_of(result: Mapping[str, Any], hidden: Hidden) -> ToolOutput:
 
 
 class _Reader:
-    def __init__(self, hidden: Hidden) -> None:
+    def __init__(self, masks: Masks) -> None:
         self.texts: list[str] = []
         self.attachments: list[log_pb2.Payload] = []
-        self._hidden = hidden
+        self._masks = masks
         self._bytes = 0
 
     @property
     def text(self) -> str:
-        return cut_text(self._hidden.clean("\n".join(self.texts)))
+        return cut_text(self._masks.text("\n".join(self.texts)))
 
     def says(self, structured: Any) -> bool:
         """The text is the structured result already, as the protocol asks servers to repeat it."""

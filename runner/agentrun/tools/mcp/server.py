@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
+from agentrun.log.masks import Masks
 from agentrun.tools.arguments import parse_arguments
 from agentrun.tools.base import ServerTool, ToolCall, ToolError, ToolOutput, ToolServerUnavailable
 from agentrun.tools.errors import ArgumentsError, ToolSetupError
 from agentrun.tools.exchange import checked_headers
 from agentrun.tools.mcp.exchange import Exchange, Fault
-from agentrun.tools.mcp.hidden import Hidden
 from agentrun.tools.mcp.link import Carrier, Link, RpcError
 from agentrun.tools.mcp.listing import cursor_of, tools_of
 from agentrun.tools.mcp.results import output_of
@@ -42,6 +42,9 @@ WAIT_SECONDS_MAX = 2.0
 
 AWAY = frozenset(("ConnectionError", "Unavailable"))
 """Reasons that say of a request that a server, which may be back soon, did not take it on."""
+
+SECRET_CHARACTERS_MIN = 6
+"""Shorter values of `secrets` stand in every other word."""
 
 BeforeSend = Callable[[], Awaitable[None]]
 
@@ -76,8 +79,8 @@ class McpServer:
     ) -> None:
         if find_spec("mcp") is None:
             raise ToolSetupError("it needs a package that is missing: pip install 'agentrun[mcp]'")
-        self._hidden = Hidden(secrets)
-        self._carrier = _carrier(where, self._hidden)
+        self._masks = Masks(secrets, characters_min=SECRET_CHARACTERS_MIN)
+        self._carrier = _carrier(where, self._masks)
         self._start_timeout_seconds = start_timeout_seconds
         self._link: Link | None = None
         self._opening: asyncio.Task[Link] | None = None
@@ -130,7 +133,7 @@ class McpServer:
             took = asyncio.get_running_loop().time() - began
             raise _timed_out(exchange, round(took, 1) if exchange.extended else timeout_seconds) from None
         except RpcError as error:
-            text = self._hidden.clean(f"Error {error.code}: {error.message}")
+            text = self._masks.text(f"Error {error.code}: {error.message}")
             return ToolOutput(content=cut_text(text, bytes_max=ERROR_BYTES_MAX), is_error=True)
         except Fault as fault:
             raise ToolError(
@@ -140,7 +143,7 @@ class McpServer:
                 started=fault.started,
                 retry_after_seconds=fault.retry_after_seconds,
             ) from fault
-        return output_of(result, self._hidden)
+        return output_of(result, self._masks)
 
     async def close(self) -> None:
         """Ends the session, and the process where it is one of ours."""
@@ -165,9 +168,9 @@ class McpServer:
             try:
                 page = await self._request("tools/list", {"cursor": cursor} if cursor else {}, exchange)
             except RpcError as error:
-                text = self._hidden.clean(f"tools/list: error {error.code}: {error.message}")[:300]
+                text = self._masks.text(f"tools/list: error {error.code}: {error.message}")[:300]
                 raise Fault("ListFailed", text, retryable=True, started=False) from error
-            found += tools_of(page, self._hidden)
+            found += tools_of(page, self._masks)
             cursor = cursor_of(page)
             if cursor is None or cursor in seen or len(found) > LISTED_MAX:
                 break
@@ -272,7 +275,7 @@ def _waits() -> Iterator[float]:
         wait = min(2 * wait, WAIT_SECONDS_MAX)
 
 
-def _carrier(where: McpEndpoint | McpCommand, hidden: Hidden) -> Carrier:
+def _carrier(where: McpEndpoint | McpCommand, masks: Masks) -> Carrier:
     """The SDK is imported when the first connection is opened."""
     if isinstance(where, McpEndpoint):
         url, headers = where.url, checked_headers(where.headers)
@@ -280,7 +283,7 @@ def _carrier(where: McpEndpoint | McpCommand, hidden: Hidden) -> Carrier:
         def over_http() -> Any:
             from agentrun.tools.mcp.http import dispatcher
 
-            return dispatcher(url, headers, hidden)
+            return dispatcher(url, headers, masks)
 
         return over_http
     command, env = list(where.command), dict(where.env)
@@ -288,6 +291,6 @@ def _carrier(where: McpEndpoint | McpCommand, hidden: Hidden) -> Carrier:
     def over_pipes() -> Any:
         from agentrun.tools.mcp.stdio import dispatcher
 
-        return dispatcher(command, env, hidden)
+        return dispatcher(command, env, masks)
 
     return over_pipes

@@ -32,10 +32,10 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.message import SessionMessage
 from mcp_types import CONNECTION_CLOSED, JSONRPCRequest, jsonrpc_message_adapter
 
+from agentrun.log.masks import Masks
 from agentrun.log.text import safe_bytes
 from agentrun.tools.arguments import write_exact
 from agentrun.tools.mcp.exchange import Exchange, Fault, current, params_of
-from agentrun.tools.mcp.hidden import Hidden
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
 ERROR_LINES_MAX = 20
@@ -64,11 +64,11 @@ def environment(own: Mapping[str, str], inherited: Mapping[str, str]) -> dict[st
 
 @asynccontextmanager
 async def dispatcher(
-    command: Sequence[str], env: Mapping[str, str], hidden: Hidden
+    command: Sequence[str], env: Mapping[str, str], masks: Masks
 ) -> AsyncIterator[StdioDispatcher]:
     """Starts the process, and ends it. Raises Fault where it cannot be started."""
     process = await _start(command, env)
-    pipes = _Pipes(process, hidden)
+    pipes = _Pipes(process, masks)
     made = StdioDispatcher(pipes)
     try:
         yield made
@@ -96,10 +96,10 @@ async def _start(command: Sequence[str], env: Mapping[str, str]) -> asyncio.subp
 class _Pipes:
     """The process and the tasks that read it. `incoming` and `outgoing` are the SDK's ends."""
 
-    def __init__(self, process: asyncio.subprocess.Process, hidden: Hidden) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, masks: Masks) -> None:
         self.over = False
         self._process = process
-        self._hidden = hidden
+        self._masks = masks
         self._errors: deque[str] = deque(maxlen=ERROR_LINES_MAX)
         self._odd = 0
         self._push, self.incoming = anyio.create_memory_object_stream[SessionMessage | Exception](16)
@@ -139,7 +139,7 @@ class _Pipes:
         except ValueError:
             self._odd += 1
             if self._odd <= ODD_LINES_TOLD_MAX:
-                shown = self._hidden.clean(safe_bytes(line[:400]).strip())[:200]
+                shown = self._masks.text(safe_bytes(line[:400]).strip())[:200]
                 logger.warning("an MCP server wrote a line that is no message; it is left aside: %s", shown)
             return
         await self._push.send(SessionMessage(message))
@@ -159,7 +159,7 @@ class _Pipes:
         assert self._process.stderr is not None
         with suppress(OSError):
             while (line := await _line(self._process.stderr)) is not None:
-                said = self._hidden.clean(safe_bytes(line[:4000]).strip())
+                said = self._masks.text(safe_bytes(line[:4000]).strip())
                 if said:
                     self._errors.append(said)
                     logger.debug("an MCP server says: %s", said)

@@ -14,9 +14,9 @@ from typing import Any
 import httpx2
 from mcp.shared.exceptions import MCPError
 
+from agentrun.log.masks import Masks
 from agentrun.log.text import safe_bytes
 from agentrun.tools.mcp.exchange import Fault
-from agentrun.tools.mcp.hidden import Hidden
 from agentrun.tools.response import retry_after_seconds
 from agentrun.tools.results import cut_text
 
@@ -27,7 +27,7 @@ _NO_SESSION = re.compile(r"session|not initialized", re.IGNORECASE)
 
 
 def refusal(
-    response: httpx2.Response, body: bytes, request_id: int, *, known_session: bool, hidden: Hidden
+    response: httpx2.Response, body: bytes, request_id: int, *, known_session: bool, masks: Masks
 ) -> dict[str, Any]:
     """A status that is no success: the error of the protocol's own that comes with it, or a Fault.
 
@@ -44,7 +44,7 @@ def refusal(
     line = " ".join(f"{status} {response.reason_phrase}: {text}".split()).removesuffix(":")
     raise Fault(
         "SessionLost" if gone else _RETRYABLE.get(status, "ServerError" if status >= 500 else "Refused"),
-        cut_text(hidden.clean(line), bytes_max=ERROR_TEXT_BYTES_MAX),
+        cut_text(masks.text(line), bytes_max=ERROR_TEXT_BYTES_MAX),
         retryable=gone or status in _RETRYABLE or status >= 500,
         started=not gone and status not in _NOT_STARTED and not 300 <= status < 400,
         retry_after_seconds=retry_after_seconds({k.lower(): v for k, v in response.headers.items()}),
@@ -71,6 +71,7 @@ def result_of(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answers(message: Mapping[str, Any] | None, request_id: int) -> bool:
+    """Whether the message answers this request; some servers give its number back as text."""
     return (
         message is not None and "method" not in message and message.get("id") in (request_id, str(request_id))
     )
