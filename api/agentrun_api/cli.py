@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import logging
 import os
 import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from agentrun.local.errors import LocalError
 from agentrun.local.stores import DSN_VARIABLE, place_of
 from agentrun.log.environment import SettingsError
 from agentrun.log.errors import LogError
+from agentrun.log.stderr import set_up_logging
 from agentrun_api import settings as settings_
 from agentrun_api.serving import serve_cluster, serve_here
 from agentrun_api.settings import Auth, Settings
@@ -43,7 +41,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
     named = {"AGENTRUN_API_HOST": args.host, "AGENTRUN_API_PORT": args.port}
     try:
         settings = settings_.read({**environ, **{name: text for name, text in named.items() if text}})
-        set_up_log(settings)
+        set_up_logging(settings.log_level, as_json=settings.log_json)
         if settings.auth is Auth.CLUSTER:
             return _serve_cluster(args.store or environ.get(DSN_VARIABLE, ""), settings)
         with place_of(args.store, environ) as place:
@@ -73,31 +71,6 @@ def _serve_cluster(dsn: str, settings: Settings) -> int:
     except KubeUnavailable as error:
         return _refuse(str(error))
     return os.EX_OK
-
-
-def set_up_log(settings: Settings) -> None:
-    """All of it to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    if settings.log_json:
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            fields["error"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False, default=str)
 
 
 def token_file() -> Path:

@@ -9,43 +9,17 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 
 from agentrun.log.environment import SettingsError
-from agentrun_operator.settings import Settings, read
+from agentrun.log.stderr import set_up_logging
+from agentrun_operator.settings import read
 
 EXIT_TO_BE_RESTARTED = 1
 EXIT_CANNOT_START = 2
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            fields["error"] = self.formatException(record.exc_info)
-        return json.dumps(fields, ensure_ascii=False, default=str)
-
-
-def set_up_log(settings: Settings) -> None:
-    """All of it to stderr."""
-    handler = logging.StreamHandler(sys.stderr)
-    if settings.log_json:
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
 
 
 def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ) -> int:
@@ -62,7 +36,7 @@ def main(argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.envi
         for problem in error.problems:
             print(f"agentrun operator: {problem}", file=sys.stderr)
         return EXIT_CANNOT_START
-    set_up_log(settings)
+    set_up_logging(settings.log_level, as_json=settings.log_json)
     from agentrun_operator.app import WatchEnded, run  # Kopf takes a while to import
 
     try:
