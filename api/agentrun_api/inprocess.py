@@ -25,7 +25,7 @@ from agentrun.graph.session import Session
 from agentrun.local.cancelling import end_run
 from agentrun.local.errors import HeldElsewhere
 from agentrun.local.holders import Holder, holder
-from agentrun.local.levels import change_levels, first_levels, of_resume
+from agentrun.local.levels import change_levels, first_levels, of_resume, of_shutdown
 from agentrun.local.process import this_machine, this_process
 from agentrun.local.records import result_text
 from agentrun.local.runs import allocate, definition_of, spec_of
@@ -45,6 +45,7 @@ from agentrun.spec import (
     definition_digest,
     resolve_secrets,
     resolve_texts,
+    same_definition,
 )
 from agentrun_api.access import ALL_NAMESPACES
 from agentrun_api.executor import Signal, Stand, Started, StartRefused
@@ -53,6 +54,9 @@ from agentrun_api.inprocess_plan import Do, next_of, stand_of
 log = logging.getLogger(__name__)
 
 OWNER_PREFIX = "server/"
+NOBODY = "/"
+"""No owner begins so: a namespace has no runs where there are no namespaces."""
+
 LOOK_SECONDS = 2.0
 """How often all runs are looked at where no hint says that one has changed."""
 
@@ -111,7 +115,8 @@ class InProcessRunExecutor:
         created = await self._store.create_run(row)
         if not created:
             found = await self._store.get_run(run_id)
-            if found is None or found.run.digest != row.digest or found.run.owner != row.owner:
+            same = found is not None and same_definition(found.run.definition, data)
+            if found is None or not same or found.run.owner != row.owner:
                 raise StartRefused("Conflict", f"run {run_id} is there already, with another manifest")
         self._wake.set()
         return Started(run_id=run_id, created=created)
@@ -161,7 +166,7 @@ class InProcessRunExecutor:
         return ALL_NAMESPACES
 
     def owner_prefix(self, namespace: str) -> str:
-        return "" if not namespace else f"no namespaces here/{namespace}/"
+        return NOBODY if namespace else ""
 
     def stand(self, info: RunInfo) -> Stand:
         if why := self._refused.get(info.run.run_id):
@@ -296,8 +301,6 @@ _CANNOT_START = (ManifestError, SetupError)
 
 
 def _changed(stored: Levels, *, signal: Signal) -> Levels:
-    """A shutdown stands, and Terminate is not taken back by Stop."""
     wanted = of_resume(signal.budget)(stored) if signal.budget else stored
-    suspend = stored.suspend if signal.suspend is None else signal.suspend
-    shutdown = stored.shutdown if stored.shutdown == "Terminate" else signal.shutdown or stored.shutdown
-    return replace(wanted, suspend=suspend, shutdown=shutdown)
+    wanted = of_shutdown(signal.shutdown)(wanted) if signal.shutdown else wanted
+    return replace(wanted, suspend=stored.suspend if signal.suspend is None else signal.suspend)

@@ -54,7 +54,7 @@ def run_view(info: RunInfo, stand: Stand, attempts: Sequence[AttemptRow]) -> Run
         **_entry(info, stand),
         budget=_budget(summary.get("budget", {}), budget_of(levels)),
         suspend=levels.suspend,
-        shutdown=levels.shutdown,
+        shutdown=levels.shutdown_how,
         attempts=[_attempt(row) for row in attempts[-ATTEMPTS_SHOWN:]],
         progress=summary.get("progress", {}),
         result=ResultView(**result) if result else None,
