@@ -40,6 +40,7 @@ from agentrun.models.base import ToolDefinition
 from agentrun.models.limits import RateLimits
 from agentrun.proto import log_pb2
 from agentrun.proto import transcript_pb2 as pb
+from agentrun.spec.agent import READ_RESULT
 from agentrun.spec.approval import ApprovalRule
 from agentrun.tools import ArgumentsError, parse_arguments
 
@@ -81,7 +82,7 @@ class _Scope:
     async def toolbox(self, node: NodeContext) -> Toolbox:
         """The agent's own tools, and those that its servers have offered before its first turn."""
         if self.agent.servers and self.offered is None:
-            taken = [*self.agent.toolbox.tools, *self.agent.agents, results.READ_RESULT]
+            taken = [*self.agent.toolbox.tools, *self.agent.agents, READ_RESULT]
             self.offered = await offered(self.agent.servers, taken, node)
         if self.offered is None:
             return self.agent.toolbox
@@ -196,7 +197,7 @@ class AgentLoop:
         tools = await scope.toolbox(node)
         if turn.truncated:
             told = Told(toolbox.result(call.name, toolbox.NOT_RUN, toolbox.CUT_OFF))
-        elif call.name == results.READ_RESULT:
+        elif call.name == READ_RESULT:
             text, found = await results.read_result(node, call.arguments, scope.agent.shown_bytes)
             told = Told(toolbox.result(call.name, toolbox.OK if found else toolbox.ERROR, text))
         elif call.name in scope.agent.agents:

@@ -19,9 +19,8 @@ from agentrun.graph.types import NodeContext
 from agentrun.models.base import ToolDefinition
 from agentrun.proto import log_pb2
 from agentrun.proto import transcript_pb2 as pb
+from agentrun.spec.agent import READ_RESULT
 from agentrun.tools import ArgumentsError, parse_arguments
-
-READ_RESULT = "read_result"
 
 WHOLE = "text/plain;part=whole"
 """The media type of a result's whole text, as an attachment."""

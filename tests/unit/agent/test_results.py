@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from agentrun.agent.results import READ_RESULT, put_aside, shown
+from agentrun.agent.results import put_aside, shown
 from agentrun.proto import transcript_pb2 as pb
+from agentrun.spec.agent import READ_RESULT
 from tests.support.agents import AgentBench, Crash, agent, call, manifest, tool
 
 OK, ERROR = pb.TOOL_OUTCOME_OK, pb.TOOL_OUTCOME_ERROR

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agentrun.agent.results import READ_RESULT
 from agentrun.agent.servers import ServerEntry
 from agentrun.log.runlog import INLINE_BYTES_MAX
 from agentrun.proto import log_pb2
 from agentrun.proto import transcript_pb2 as pb
+from agentrun.spec.agent import READ_RESULT
 from agentrun.tools import Effect, ToolOutput
 from agentrun.tools.base import ServerTool
 from tests.support.agents import Crash, agent, call, manifest, tool
