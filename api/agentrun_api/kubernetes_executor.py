@@ -24,6 +24,7 @@ from agentrun_api.executor import Signal, Stand, Started, StartRefused
 from agentrun_api.kube import KubeError, KubeUnavailable
 
 NAME_SUFFIX_CHARACTERS = 10
+REFUSED = "RefusedByCluster"
 SETTLED = frozenset({Phase.PAUSED, Phase.SUCCEEDED, Phase.FAILED, Phase.CANCELLED})
 WAIT_SECONDS = 0.5
 
@@ -62,6 +63,8 @@ class KubernetesRunExecutor:
             made, created = await self._made(namespace, body)
         except KubeUnavailable as error:
             raise StartRefused("ClusterUnavailable", str(error)) from error
+        except KubeError as error:
+            raise StartRefused(REFUSED, str(error)) from error
         return Started(run_id=await self._row(namespace, made), created=created)
 
     async def _made(self, namespace: str, body: Body) -> tuple[Body, bool]:
@@ -69,7 +72,7 @@ class KubernetesRunExecutor:
             return await self._kube.create_run(namespace, body), True
         except KubeError as error:
             if error.status != 409 or "name" not in body["metadata"]:
-                raise _refusal(error) from error
+                raise
         name = body["metadata"]["name"]
         found = await self._kube.get_run(namespace, name)
         if found is None or _digest(found) != _digest(body):
@@ -101,10 +104,12 @@ class KubernetesRunExecutor:
         wanted: Body = {}
         if signal.suspend is not None:
             wanted["suspend"] = signal.suspend
-        if signal.shutdown:
+        if signal.shutdown and run.levels.shutdown_how != "Terminate":  # which nothing takes back
             wanted["shutdown"] = signal.shutdown
         if signal.budget:
             wanted["budget"] = dict(signal.budget)
+        if not wanted:
+            return
         try:
             await self._kube.patch_run(namespace, name, {"metadata": {"uid": uid}, "spec": wanted})
         except KubeUnavailable as error:
@@ -112,7 +117,7 @@ class KubernetesRunExecutor:
         except KubeError as error:
             if error.status in (404, 409):
                 raise StartRefused("Gone", f"the object of run {run.run_id} is gone") from error
-            raise _refusal(error) from error
+            raise StartRefused(REFUSED, str(error)) from error
 
     async def wait(self, run_id: UUID) -> Stand:
         while True:
@@ -170,7 +175,3 @@ def _digest(body: Body) -> str:
         return definition_digest(definition_bytes(parse_object(body)))
     except ManifestError:
         return ""
-
-
-def _refusal(error: KubeError) -> StartRefused:
-    return StartRefused("RefusedByCluster", str(error))

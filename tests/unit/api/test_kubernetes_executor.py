@@ -25,6 +25,7 @@ class Objects:
     def __init__(self) -> None:
         self.found: dict[tuple[str, str], dict[str, Any]] = {}
         self.fails: Exception | None = None
+        self.hidden: KubeError | None = None
 
     async def create_run(self, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
         if self.fails is not None:
@@ -39,6 +40,8 @@ class Objects:
         return copy.deepcopy(made)
 
     async def get_run(self, namespace: str, name: str) -> dict[str, Any] | None:
+        if self.hidden is not None:
+            raise self.hidden
         return copy.deepcopy(self.found.get((namespace, name)))
 
     async def patch_run(self, namespace: str, name: str, patch: dict[str, Any]) -> dict[str, Any]:
@@ -49,6 +52,8 @@ class Objects:
             raise KubeError(404, "not found")
         if found["metadata"]["uid"] != patch["metadata"]["uid"]:
             raise KubeError(409, "the uid is another one")
+        if found["spec"].get("shutdown") == "Terminate" and patch["spec"].get("shutdown") == "Stop":
+            raise KubeError(422, "there is no way back")
         found["spec"] |= patch["spec"]
         return found
 
@@ -124,6 +129,11 @@ def test_what_the_cluster_refuses_is_told_and_makes_no_row() -> None:
         with pytest.raises(StartRefused) as refused:
             await bench.started(prompt="Another prompt.")
         assert refused.value.reason == "Conflict"
+        bench.objects.hidden = KubeError(403, "may not get agentruns")
+        with pytest.raises(StartRefused, match="may not get") as refused:
+            await bench.started()
+        assert refused.value.reason == "RefusedByCluster"
+        bench.objects.hidden = None
         for error, reason in (
             (KubeError(422, "spec.prompt is too long"), "RefusedByCluster"),
             (KubeUnavailable("away"), "ClusterUnavailable"),
@@ -150,6 +160,18 @@ def test_signals_are_written_into_the_object() -> None:
         spec = bench.objects.found["default", "hello"]["spec"]
         assert (spec["suspend"], spec["shutdown"]) == (False, "Stop")
         assert spec["budget"] == {"turns": 9, "tokens": 100}
+
+    asyncio.run(test())
+
+
+def test_an_end_at_once_is_not_taken_back_by_a_later_stop() -> None:
+    async def test() -> None:
+        bench = Bench()
+        row = await bench.row(await bench.started(shutdown="Terminate"))
+        await bench.executor.signal(row, Signal(shutdown="Stop"))
+        await bench.executor.signal(row, Signal(suspend=True, shutdown="Stop"))
+        spec = bench.objects.found["default", "hello"]["spec"]
+        assert (spec["suspend"], spec["shutdown"]) == (True, "Terminate")
 
     asyncio.run(test())
 
